@@ -1,0 +1,44 @@
+# libtws: blocking, thread-per-connection WebSocket library.
+# `make help` lists what can be asked for. Nothing is written outside build/ (except by `install` and `docs`).
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+# Build variants have their own object trees: release in build/, the sanitizers in build/asan and build/tsan.
+VARIANT ?= release
+
+include mk/flags.mk
+include mk/lib.mk
+include mk/examples.mk
+include tests/tests.mk
+include mk/install.mk
+include mk/check.mk
+-include bench/bench.mk
+
+.PHONY: all demo deps help clean format FORCE
+
+##@ Build
+## all: library (static and shared) and examples
+all: lib examples
+
+## deps: install what is missing for building and testing, or say how
+deps:
+	@scripts/deps.sh build test
+
+## demo: chat at http://127.0.0.1:8080/, echo at ws://127.0.0.1:8080/echo, counters at /metrics
+demo:
+	@scripts/deps.sh --quiet build
+	@$(MAKE) --no-print-directory $(B)/examples/chat
+	@$(B)/examples/chat $(DEMO_ARGS)
+
+DEMO_ARGS ?= --listen 127.0.0.1:8080
+
+## clean: remove everything that was built
+clean:
+	rm -rf build
+
+## help: this list
+help:
+	@awk -f scripts/help.awk $(MAKEFILE_LIST)

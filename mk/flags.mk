@@ -1,0 +1,66 @@
+# Compiler and flags. The user's CPPFLAGS, CFLAGS and LDFLAGS come last and are never replaced.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR ?= ar
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+WERROR ?= -Werror
+
+ifeq ($(VARIANT),release)
+B := build
+else
+B := build/$(VARIANT)
+endif
+
+# The version has one home: the public header.
+version_of = $(shell sed -n 's/^\#define TWS_VERSION_$(1)[ \t]*\([0-9][0-9]*\).*/\1/p' \
+	include/tws/types.h 2>/dev/null | head -n 1)
+VERSION_MAJOR := $(or $(call version_of,MAJOR),0)
+VERSION_MINOR := $(or $(call version_of,MINOR),0)
+VERSION_PATCH := $(or $(call version_of,PATCH),0)
+VERSION := $(VERSION_MAJOR).$(VERSION_MINOR).$(VERSION_PATCH)
+
+WARN_FLAGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes $(WERROR)
+
+# _FORTIFY_SOURCE warns without optimisation, which -Werror would turn into a failed build.
+ifneq ($(filter -O0 -Og,$(CFLAGS)),)
+HARDEN_CPP :=
+else
+HARDEN_CPP := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+endif
+
+ifeq ($(VARIANT),release)
+VARIANT_CPP := $(HARDEN_CPP)
+VARIANT_CFLAGS := -O2 -fstack-protector-strong
+VARIANT_LDFLAGS := -Wl,-z,relro,-z,now
+else ifeq ($(VARIANT),asan)
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
+VARIANT_LDFLAGS := $(SANITIZE)
+else ifeq ($(VARIANT),tsan)
+SANITIZE := -fsanitize=thread
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
+VARIANT_LDFLAGS := $(SANITIZE)
+else
+$(error VARIANT is release, asan or tsan, not '$(VARIANT)')
+endif
+
+LIBS := -lssl -lcrypto -lz -lpthread
+
+# ROOM_CPP is what one group of objects needs besides (set per target, private).
+ALL_CPPFLAGS = -D_GNU_SOURCE $(VARIANT_CPP) -Iinclude -Isrc $(ROOM_CPP) $(CPPFLAGS)
+ALL_CFLAGS = -std=c11 -g -pthread -fPIC -fvisibility=hidden $(WARN_FLAGS) $(VARIANT_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS = -pthread $(VARIANT_LDFLAGS) $(LDFLAGS)
+
+COMPILE = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP
+
+# Objects depend on this file, which changes when the compiler or a flag does: gcc and clang can share a tree.
+FLAGS_STAMP := $(B)/flags.txt
+FLAGS_TEXT := $(CC) | $(ALL_CPPFLAGS) | $(ALL_CFLAGS) | $(ALL_LDFLAGS)
+$(FLAGS_STAMP): FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS_TEXT))' | cmp -s - $@ || \
+	  printf '%s\n' '$(subst ','\'',$(FLAGS_TEXT))' > $@
+
+FORCE:

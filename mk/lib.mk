@@ -1,0 +1,41 @@
+# The library. One set of position-independent objects serves both forms.
+
+# src/cluster/ becomes a shared object of its own, so that the core needs no broker.
+LIB_SRCS := $(sort $(filter-out src/cluster/%,$(wildcard src/*/*.c src/*/*/*.c src/*/*.S)))
+LIB_OBJS := $(patsubst %,$(B)/obj/%.o,$(basename $(LIB_SRCS)))
+
+SONAME := libtws.so.$(VERSION_MAJOR)
+STATIC_LIB := $(B)/libtws.a
+SHARED_LIB := $(B)/libtws.so.$(VERSION)
+
+.PHONY: lib
+lib: $(STATIC_LIB) $(SHARED_LIB) $(B)/$(SONAME) $(B)/libtws.so
+
+$(B)/obj/%.o: %.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(COMPILE) -c -o $@ $<
+
+$(B)/obj/%.o: %.S $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(COMPILE) -c -o $@ $<
+
+# A list of members that changes when a source file goes away, so that no stale object stays in an archive.
+$(B)/lib-objects.txt: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIB_OBJS)' | cmp -s - $@ || echo '$(LIB_OBJS)' > $@
+
+$(STATIC_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
+	@rm -f $@
+	$(AR) rcs $@ $(LIB_OBJS)
+
+$(SHARED_LIB): $(LIB_OBJS) $(B)/lib-objects.txt src/tws.map
+	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/tws.map $(LIB_OBJS) $(ALL_CFLAGS) \
+	  $(ALL_LDFLAGS) $(LIBS) -o $@
+
+$(B)/$(SONAME): $(SHARED_LIB)
+	ln -sf $(<F) $@
+
+$(B)/libtws.so: $(B)/$(SONAME)
+	ln -sf $(<F) $@
+
+-include $(LIB_OBJS:.o=.d)

@@ -1,0 +1,48 @@
+# Tests. `make test` builds everything with AddressSanitizer and UBSan and runs the C programs
+# (tests/{unit,integration}/*_test.c) and the Python drivers (tests/integration/*.py, but not _*.py, which are
+# helpers). Other C files in those folders and in tests/support/ are helpers linked into every program.
+
+TEST_DIRS := tests/unit tests/integration
+TEST_SRCS := $(sort $(wildcard $(addsuffix /*_test.c,$(TEST_DIRS))))
+TEST_PROGS := $(patsubst %.c,$(B)/%,$(TEST_SRCS))
+TEST_KIT := $(patsubst %.c,$(B)/obj/%.o,$(sort $(filter-out %_test.c,\
+	$(wildcard $(addsuffix /*.c,$(TEST_DIRS) tests/support)))))
+TEST_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(TEST_SRCS)) $(TEST_KIT)
+TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integration/*.py)))
+
+# Programs that make no second thread: TSan has nothing to see in them.
+TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
+TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
+
+RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B) $(if $(T),--only '$(T)')
+
+.PHONY: test test-tsan test-build test-run tsan-build tsan-run
+
+##@ Test
+## test: unit and integration tests under ASan and UBSan; `make test T=NAME` runs those whose name has NAME in it
+test:
+	@scripts/deps.sh --quiet build test
+	@$(MAKE) --no-print-directory VARIANT=asan test-build
+	@$(MAKE) --no-print-directory VARIANT=asan test-run
+
+## test-tsan: the threaded C tests under ThreadSanitizer
+test-tsan:
+	@scripts/deps.sh --quiet build test
+	@$(MAKE) --no-print-directory VARIANT=tsan tsan-build
+	@$(MAKE) --no-print-directory VARIANT=tsan tsan-run
+
+test-build: $(TEST_PROGS) $(EXAMPLES)
+test-run:
+	@$(RUN_TESTS) $(TEST_PROGS) $(TEST_DRIVERS)
+tsan-build: $(TSAN_PROGS)
+tsan-run:
+	@$(RUN_TESTS) --name tsan $(TSAN_PROGS)
+
+$(TEST_OBJS): private ROOM_CPP := -Itests -Itests/unit -Itests/support
+
+$(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(STATIC_LIB)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(STATIC_LIB) $(ALL_LDFLAGS) -lcmocka $(LIBS) -o $@
+
+.SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
+-include $(TEST_OBJS:.o=.d)
