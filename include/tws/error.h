@@ -1,0 +1,124 @@
+/* error.h: error codes and the error record. */
+#ifndef TWS_ERROR_H
+#define TWS_ERROR_H
+
+#include <tws/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Every error of the library: name, value, text. Values are part of the ABI and never change.
+ *
+ * Three groups. Local refusals (-1 to -19): the call was wrong or could not be carried out; the
+ * connection is as healthy as before. TWS_ERR_TIMEOUT and TWS_ERR_BUSY belong here too. Endings
+ * (-20 to -39): the connection is over, every later call on it returns the same code. Opening
+ * (-40 to -59): there is no connection.
+ */
+#define TWS_ERROR_MAP(X)                                                                           \
+    X(TWS_OK, 0, "success")                                                                        \
+    X(TWS_ERR_ARGUMENT, -1, "an argument is not allowed")                                          \
+    X(TWS_ERR_MEMORY, -2, "out of memory")                                                         \
+    X(TWS_ERR_SYSTEM, -3, "a system call failed")                                                  \
+    X(TWS_ERR_STATE, -4, "the call is not possible in this state")                                 \
+    X(TWS_ERR_BUSY, -5, "another thread is reading this connection")                               \
+    X(TWS_ERR_TIMEOUT, -6, "time ran out; nothing is lost and the call may be repeated")           \
+    X(TWS_ERR_MESSAGE_SIZE, -7, "the message to send is larger than the write limit")              \
+    X(TWS_ERR_TEXT, -8, "the text to send is not valid UTF-8")                                     \
+    X(TWS_ERR_CLOSE_CODE, -9, "this close code may not be sent")                                   \
+    X(TWS_ERR_CONTROL_SIZE, -10, "a control frame carries at most 125 bytes")                      \
+    X(TWS_ERR_UNSUPPORTED, -11, "not supported by this build or this system")                      \
+    X(TWS_ERR_CLOSED, -20, "the connection was closed on this side")                               \
+    X(TWS_ERR_PEER_CLOSED, -21, "the peer closed the connection")                                  \
+    X(TWS_ERR_EOF, -22, "the peer ended the connection without a close frame")                     \
+    X(TWS_ERR_NETWORK, -23, "the network failed or the peer reset the connection")                 \
+    X(TWS_ERR_PEER_SILENT, -24, "the peer did not answer a keepalive ping")                        \
+    X(TWS_ERR_STALLED, -25, "the peer stopped taking data in the middle of a frame")               \
+    X(TWS_ERR_IDLE, -26, "no message came within the idle timeout")                                \
+    X(TWS_ERR_PROTOCOL, -27, "the peer broke the WebSocket protocol")                              \
+    X(TWS_ERR_UTF8, -28, "the peer sent text that is not valid UTF-8")                             \
+    X(TWS_ERR_TOO_BIG, -29, "the peer sent a message larger than the limit")                       \
+    X(TWS_ERR_FLOOD, -30, "the peer sent more control frames or fragments than allowed")           \
+    X(TWS_ERR_RESOURCE, -31, "the connection was ended for lack of memory")                        \
+    X(TWS_ERR_ADDRESS, -40, "the address is not valid or cannot be used")                          \
+    X(TWS_ERR_HANDSHAKE, -41, "the opening handshake was not acceptable")                          \
+    X(TWS_ERR_REFUSED, -42, "the upgrade was refused")                                             \
+    X(TWS_ERR_NOT_UPGRADE, -43, "the request was plain HTTP and has been answered")                \
+    X(TWS_ERR_HANDSHAKE_TIMEOUT, -44, "the opening handshake took too long")
+
+#define TWS_ERROR_ENUM_(name, value, text) name = value,
+typedef enum tws_err { TWS_ERROR_MAP(TWS_ERROR_ENUM_) TWS_ERR_FORCE_INT_ = -0x7fffffff } tws_err;
+#undef TWS_ERROR_ENUM_
+
+/* What the connection was doing when it ended. */
+typedef enum tws_phase {
+    TWS_PHASE_NONE = 0,
+    TWS_PHASE_LISTEN = 1,
+    TWS_PHASE_HANDSHAKE = 2,
+    TWS_PHASE_READ = 3,
+    TWS_PHASE_WRITE = 4,
+    TWS_PHASE_CLOSE = 5
+} tws_phase;
+
+/* Who or what ended the connection. */
+typedef enum tws_cause {
+    TWS_CAUSE_NONE = 0, /* it has not ended */
+    TWS_CAUSE_LOCAL = 1,
+    TWS_CAUSE_PEER = 2,
+    TWS_CAUSE_NETWORK = 3,
+    TWS_CAUSE_TIMEOUT = 4,
+    TWS_CAUSE_LIMIT = 5
+} tws_cause;
+
+#define TWS_REASON_MAX 123 /* bytes of a close reason, RFC 6455 section 5.5 */
+
+/* All that is known about how something ended. Set `size` to sizeof before handing it over. */
+typedef struct tws_error {
+    size_t size;
+    tws_err code;
+    tws_phase phase;
+    tws_cause cause;
+    int sys_errno;           /* errno of the system call, or 0 */
+    unsigned long tls_error; /* OpenSSL's error code, or 0 */
+    int http_status;         /* status of a refused handshake, or 0 */
+    uint16_t close_code;     /* received, or sent when we closed first; 1005, 1006 as in RFC 6455 */
+    bool clean;              /* close frames went both ways */
+    char reason[TWS_REASON_MAX + 1]; /* the close frame's reason, zero-terminated */
+    char text[256];                  /* one line for a person */
+} tws_error;
+
+#define TWS_ERROR_INIT {.size = sizeof(tws_error)}
+
+/**
+ * The name of an error code, for example "TWS_ERR_TIMEOUT".
+ *
+ * @param err an error code
+ * @return a constant string; "TWS_ERR_UNKNOWN" for a value that is not in the table.
+ * Threads: any.
+ */
+TWS_API const char *tws_err_name(tws_err err);
+
+/**
+ * What an error code means, in one English phrase.
+ *
+ * @param err an error code
+ * @return a constant string.
+ * Threads: any.
+ */
+TWS_API const char *tws_err_text(tws_err err);
+
+/**
+ * Tells whether a code ends the connection for good (values -20 and below).
+ *
+ * @param err an error code
+ * @return true when no later call on that connection can succeed; false for TWS_OK and for local
+ *         refusals such as TWS_ERR_TIMEOUT.
+ * Threads: any.
+ */
+TWS_API bool tws_err_is_final(tws_err err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

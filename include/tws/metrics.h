@@ -1,0 +1,61 @@
+/* metrics.h: what a server has done, as numbers and as Prometheus text. */
+#ifndef TWS_METRICS_H
+#define TWS_METRICS_H
+
+#include <tws/server.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sums over a server's connections, open and ended. Set `size` to sizeof before handing it over. */
+typedef struct tws_server_stats {
+    size_t size;
+    uint64_t open;               /* connections after their handshake */
+    uint64_t handshaking;        /* connections before it */
+    uint64_t accepted;           /* sockets accepted */
+    uint64_t upgraded;           /* handshakes that became connections */
+    uint64_t refused_full;       /* max_connections */
+    uint64_t refused_address;    /* max_per_address */
+    uint64_t refused_descriptors; /* no descriptor to accept with */
+    uint64_t refused_threads;    /* no thread or no memory for it */
+    uint64_t pages;              /* plain HTTP requests answered */
+    uint64_t threads;            /* connection threads that exist now */
+    uint64_t buffers_lent;       /* shared receive buffers in use now */
+    uint64_t messages_in, messages_out, bytes_in, bytes_out, wire_in, wire_out;
+    uint64_t pings_in, pings_out, pongs_in, pongs_out;
+    uint64_t timeouts, joined;
+} tws_server_stats;
+
+#define TWS_SERVER_STATS_INIT {.size = sizeof(tws_server_stats)}
+
+/**
+ * Adds up the counters of a server.
+ *
+ * @param s the server
+ * @param out set out->size first (TWS_SERVER_STATS_INIT); the rest is filled
+ * Threads: any.
+ */
+TWS_API void tws_server_stats_get(tws_server *s, tws_server_stats *out);
+
+/**
+ * Writes all counters in the Prometheus text format, version 0.0.4.
+ *
+ * Besides those of tws_server_stats: handshake failures by HTTP status and reason, connections
+ * closed by code, errors by kind, CPU seconds and memory of the process. Serve it with the type
+ * TWS_METRICS_TYPE.
+ *
+ * @param s the server
+ * @param buf where the text goes; zero-terminated whenever size is above 0
+ * @param size room in buf; 32 KiB is enough
+ * @return the length of the whole text, as snprintf() counts.
+ * Threads: any.
+ */
+TWS_API size_t tws_server_metrics(tws_server *s, char *buf, size_t size);
+
+#define TWS_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,384 @@
+/*
+ * server.h: accept connections, judge their opening handshakes, run a handler for each on a thread
+ * of its own, and end it all in order.
+ *
+ *     tws_server_options opt;
+ *     tws_server_options_init(&opt);
+ *     const char *listen[] = {"127.0.0.1:9001"};
+ *     opt.listen = listen, opt.listen_count = 1, opt.on_connection = echo;
+ *     tws_server *server;
+ *     if (tws_server_start(&server, &opt, NULL) == TWS_OK) {
+ *         tws_server_wait(server);          // until tws_server_stop()
+ *         tws_server_free(server);
+ *     }
+ */
+#ifndef TWS_SERVER_H
+#define TWS_SERVER_H
+
+#include <tws/conn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The request ---- */
+
+/**
+ * The request's method, for example "GET".
+ *
+ * @param r the request
+ * @return zero-terminated, valid as long as r.
+ * Threads: any.
+ */
+TWS_API const char *tws_request_method(const tws_request *r);
+
+/**
+ * The request's path as it was sent, not decoded, for example "/chat%20room".
+ *
+ * @param r the request
+ * @return zero-terminated, begins with "/" (or is "*"), valid as long as r.
+ * Threads: any.
+ */
+TWS_API const char *tws_request_path(const tws_request *r);
+
+/**
+ * The request's query as it was sent, without the "?".
+ *
+ * @param r the request
+ * @return zero-terminated; "" when there is none; valid as long as r.
+ * Threads: any.
+ */
+TWS_API const char *tws_request_query(const tws_request *r);
+
+/**
+ * Finds a parameter of the query, percent-decoded ("+" is a blank).
+ *
+ * @param r the request
+ * @param name the parameter's name, decoded
+ * @param buf where the value goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the value as snprintf() counts; -1 when there is no such parameter or its
+ *         escapes are wrong.
+ * Threads: any.
+ */
+TWS_API long tws_request_param(const tws_request *r, const char *name, char *buf, size_t size);
+
+/**
+ * Finds the first header of a name.
+ *
+ * @param r the request
+ * @param name compared without regard to case
+ * @return the value without blanks around it, valid as long as r; NULL when there is none.
+ * Threads: any.
+ */
+TWS_API const char *tws_request_header(const tws_request *r, const char *name);
+
+/**
+ * The request's headers one by one, in the order they were sent.
+ *
+ * @param r the request
+ * @param index from 0
+ * @param name set to the name
+ * @param value set to the value
+ * @return true; false when there are no more.
+ * Threads: any.
+ */
+TWS_API bool tws_request_header_at(const tws_request *r, size_t index, const char **name,
+                                   const char **value);
+
+/**
+ * Finds a cookie.
+ *
+ * @param r the request
+ * @param name compared byte by byte
+ * @param buf where the value goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the value as snprintf() counts; -1 when there is no such cookie.
+ * Threads: any.
+ * RFC: 6265 5.4
+ */
+TWS_API long tws_request_cookie(const tws_request *r, const char *name, char *buf, size_t size);
+
+/**
+ * The subprotocols that the client offers, one by one, in its order of preference.
+ *
+ * @param r the request
+ * @param index from 0
+ * @param buf where the name goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the name as snprintf() counts; -1 when there are no more.
+ * Threads: any.
+ * RFC: 6455 11.3.4
+ */
+TWS_API long tws_request_subprotocol_at(const tws_request *r, size_t index, char *buf, size_t size);
+
+/**
+ * The peer's address, as tws_conn_peer_address() gives it.
+ *
+ * @param r the request
+ * @param buf where it goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the whole text, as snprintf() counts.
+ * Threads: any.
+ */
+TWS_API size_t tws_request_peer_address(const tws_request *r, char *buf, size_t size);
+
+/* ---- The answer ---- */
+
+/**
+ * Sets the HTTP status of the answer.
+ *
+ * In an upgrade hook any status but 101 refuses the upgrade. In a page hook the default is 200.
+ *
+ * @param a the answer
+ * @param status 200 to 599 (101 in an upgrade hook is the default)
+ * @return TWS_OK; TWS_ERR_ARGUMENT.
+ * Threads: the one that runs the hook.
+ */
+TWS_API tws_err tws_reply_status(tws_reply *a, int status);
+
+/**
+ * Adds a header to the answer.
+ *
+ * Headers that the library writes itself are refused: Connection, Upgrade, Content-Length,
+ * Transfer-Encoding, Date, Server, and any whose name begins with Sec-WebSocket-.
+ *
+ * @param a the answer
+ * @param name a token
+ * @param value without line ends or other control characters
+ * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY.
+ * Threads: the one that runs the hook.
+ * Ownership: copied.
+ */
+TWS_API tws_err tws_reply_header(tws_reply *a, const char *name, const char *value);
+
+/**
+ * Sets the body of the answer. Not used when the upgrade goes on.
+ *
+ * @param a the answer
+ * @param type the Content-Type, for example "text/html; charset=utf-8"
+ * @param body the bytes
+ * @param len how many
+ * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY.
+ * Threads: the one that runs the hook.
+ * Ownership: copied.
+ */
+TWS_API tws_err tws_reply_body(tws_reply *a, const char *type, const void *body, size_t len);
+
+/**
+ * Chooses the subprotocol. Only one that the client offered can be chosen.
+ *
+ * @param a the answer
+ * @param name the subprotocol, or NULL for none, instead of the choice from the option list
+ * @return TWS_OK; TWS_ERR_ARGUMENT when the client did not offer it.
+ * Threads: the one that runs the hook.
+ * Ownership: copied.
+ * RFC: 6455 4.2.2
+ */
+TWS_API tws_err tws_reply_subprotocol(tws_reply *a, const char *name);
+
+/**
+ * Sets the first value of tws_conn_user() of the connection that will be opened.
+ *
+ * @param a the answer
+ * @param user any value
+ * Threads: the one that runs the hook.
+ * Ownership: the caller's. When the upgrade fails after the hook, on_connection is not called, but
+ *         on_handshake_end is, with this value.
+ */
+TWS_API void tws_reply_user(tws_reply *a, void *user);
+
+/* ---- Opening handshake ---- */
+
+/*
+ * Looks at a valid upgrade request before it is answered; may choose the subprotocol, add headers,
+ * set the user pointer, or refuse with tws_reply_status() and tws_reply_body(). Origin has been
+ * checked already. Runs on the connection's own thread, within the handshake timeout.
+ */
+typedef void (*tws_upgrade_fn)(const tws_request *r, tws_reply *a, void *arg);
+/*
+ * Answers a plain GET or HEAD (health checks, a page). Returns true when it prepared an answer,
+ * false for the default: 426 with `Upgrade: websocket`.
+ */
+typedef bool (*tws_page_fn)(const tws_request *r, tws_reply *a, void *arg);
+/*
+ * Told how each handshake that did not become a connection ended, with the user pointer that the
+ * upgrade hook may have set.
+ */
+typedef void (*tws_handshake_end_fn)(const tws_error *error, void *user, void *arg);
+
+/* How opening handshakes are judged. */
+typedef struct tws_upgrade_options {
+    tws_ms handshake_timeout;  /* for the whole of it, however it drips; default 10,000 */
+    uint32_t max_head_bytes;   /* request line and headers; default 16,384; at most 65,535 */
+    uint32_t max_head_fields;  /* header lines; default 100; at most 1,000 */
+    bool any_origin;           /* do not look at Origin; default false */
+    const char *const *origins; /* allowed besides the server's own; default none */
+    size_t origin_count;
+    const char *const *subprotocols; /* in the server's order of preference; default none */
+    size_t subprotocol_count;
+    const char *server_name; /* `Server:` header; default "libtws"; "" for no such header */
+    tws_upgrade_fn on_upgrade;
+    tws_page_fn on_page;
+    tws_handshake_end_fn on_handshake_end;
+    void *arg; /* handed to the three above */
+    const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
+    uint64_t reserved[16];
+    tws_conn_options conn;
+} tws_upgrade_options;
+
+/**
+ * Fills options with the defaults.
+ *
+ * @param opt the options
+ * @param size sizeof *opt; use the macro tws_upgrade_options_init(opt)
+ * Threads: any.
+ */
+TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t size);
+#define tws_upgrade_options_init(opt) tws_upgrade_options_init_sized((opt), sizeof *(opt))
+
+/**
+ * Performs the server's opening handshake on a connected stream socket that somebody else accepted.
+ *
+ * Blocks until the handshake is done or refused; plain HTTP requests are answered as a server would.
+ *
+ * @param out set to the connection, with one reference
+ * @param fd the socket; its blocking mode may be changed
+ * @param buffered bytes already read from fd, or NULL
+ * @param buffered_len how many
+ * @param opt options, or NULL for the defaults; copied
+ * @param error filled on failure when not NULL (set error->size first)
+ * @return TWS_OK; TWS_ERR_HANDSHAKE, TWS_ERR_REFUSED, TWS_ERR_NOT_UPGRADE: the peer has been
+ *         answered; TWS_ERR_HANDSHAKE_TIMEOUT; TWS_ERR_EOF; TWS_ERR_NETWORK; TWS_ERR_ARGUMENT;
+ *         TWS_ERR_MEMORY.
+ * Threads: any.
+ * Ownership: fd is the library's from the call on, and closed on failure; the caller gives the
+ *         connection back with tws_conn_unref().
+ * RFC: 6455 4.2
+ */
+TWS_API tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffered_len,
+                            const tws_upgrade_options *opt, tws_error *error);
+
+/* ---- Server ---- */
+
+/* Runs on the connection's own thread. When it returns, the library closes the connection. */
+typedef void (*tws_connection_fn)(tws_conn *c, void *arg);
+
+typedef struct tws_server_options {
+    size_t size; /* set by the initialiser */
+    const char *const *listen; /* "HOST:PORT", "[IPV6]:PORT", "unix:PATH"; port 0: any free one */
+    size_t listen_count;
+    int backlog;       /* default 4,096, which the system may lower */
+    bool reuse_port;   /* SO_REUSEPORT: several processes share an address; default false */
+    tws_connection_fn on_connection;
+    void *arg; /* handed to on_connection */
+    uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */
+    uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503 */
+    size_t stack_size;        /* of a connection's thread; default 256 KiB */
+    bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
+    tws_log_fn log;           /* default NULL */
+    void *log_arg;
+    tws_upgrade_options upgrade;
+} tws_server_options;
+
+/**
+ * Fills options with the defaults.
+ *
+ * @param opt the options
+ * @param size sizeof *opt; use the macro tws_server_options_init(opt)
+ * Threads: any.
+ */
+TWS_API void tws_server_options_init_sized(tws_server_options *opt, size_t size);
+#define tws_server_options_init(opt) tws_server_options_init_sized((opt), sizeof *(opt))
+
+/**
+ * Listens on all addresses and begins to accept, on a thread of its own.
+ *
+ * @param out set to the server
+ * @param opt the options; copied, strings too. on_connection and at least one address are needed.
+ * @param error filled on failure when not NULL (set error->size first); its text names the address
+ * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_ADDRESS: an address cannot be listened on, see
+ *         sys_errno; TWS_ERR_MEMORY; TWS_ERR_SYSTEM.
+ * Threads: any.
+ * Ownership: end it with tws_server_free().
+ */
+TWS_API tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_error *error);
+
+/**
+ * The address that is listened on, with the real port.
+ *
+ * @param s the server
+ * @param index of the address in the options
+ * @param buf where the text goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the text as snprintf() counts; 0 when there is no such index.
+ * Threads: any.
+ */
+TWS_API size_t tws_server_address(const tws_server *s, size_t index, char *buf, size_t size);
+
+/**
+ * Asks the server to stop: tws_server_wait() returns, and no more connections are accepted.
+ *
+ * Open connections go on until tws_server_drain() or tws_server_free().
+ *
+ * @param s the server
+ * Threads: any; also from a signal handler. It is the only function of the library of which that
+ *         is true.
+ */
+TWS_API void tws_server_stop(tws_server *s);
+
+/**
+ * Waits until somebody calls tws_server_stop().
+ *
+ * @param s the server
+ * Threads: any but those of the server's own connections.
+ */
+TWS_API void tws_server_wait(tws_server *s);
+
+/**
+ * Stops accepting, closes every connection with 1001, waits for them, cuts the rest, and joins
+ * every thread of the server.
+ *
+ * Handshakes in progress are cut at once. A handler that is computing is waited for however long it
+ * takes: a thread cannot be ended from outside.
+ *
+ * @param s the server
+ * @param ms how long peers may take to answer the close; 0: cut at once
+ * @return TWS_OK when all connections ended by themselves or with an answered close;
+ *         TWS_ERR_TIMEOUT when some had to be cut; TWS_ERR_STATE when called from one of the
+ *         server's own connection threads.
+ * Threads: any but those of the server's own connections; several calls wait for the first.
+ */
+TWS_API tws_err tws_server_drain(tws_server *s, tws_ms ms);
+
+/**
+ * Drains with 0 ms if that has not been done, and frees the server.
+ *
+ * Connections that somebody holds a reference on stay valid, but are over.
+ *
+ * @param s the server, or NULL
+ * Threads: any but those of the server's own connections; nobody else may use s meanwhile.
+ */
+TWS_API void tws_server_free(tws_server *s);
+
+/* Return false to stop. Must not call tws_server_drain() or tws_server_free(). */
+typedef bool (*tws_each_fn)(tws_conn *c, void *arg);
+
+/**
+ * Calls a function for every open connection of the server.
+ *
+ * Connections may come and go meanwhile; each that is open all the time is visited once. No lock is
+ * held during the calls, so fn may write, close and block.
+ *
+ * @param s the server
+ * @param fn the function; its connection is valid during the call
+ * @param arg handed to fn
+ * @return how many were visited; 0 too when there is no memory for the list.
+ * Threads: any.
+ */
+TWS_API size_t tws_server_each(tws_server *s, tws_each_fn fn, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,11 @@
+/* tws.h: all public headers of libtws. */
+#ifndef TWS_TWS_H
+#define TWS_TWS_H
+
+#include <tws/conn.h>
+#include <tws/error.h>
+#include <tws/metrics.h>
+#include <tws/server.h>
+#include <tws/types.h>
+
+#endif
