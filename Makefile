@@ -37,7 +37,7 @@ DEMO_ARGS ?= --listen 127.0.0.1:8080
 
 ## clean: remove everything that was built
 clean:
-	rm -rf build
+	rm -rf $(BUILD)
 
 ## help: this list
 help:

@@ -12,13 +12,15 @@ examples: $(EXAMPLES)
 
 $(B)/gen/%.inc: examples/%
 	@mkdir -p $(@D)
-	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g' > $@
+	$(call say,GEN,$@)
+	$(Q)od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g' > $@
 
 $(EXAMPLE_OBJS): private ROOM_CPP := -Iexamples -I$(B)/gen
 $(EXAMPLE_OBJS): | $(EXAMPLE_PAGES)
 
 $(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(EXAMPLE_COMMON) $(STATIC_LIB)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $< $(EXAMPLE_COMMON) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(EXAMPLE_COMMON) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
 
 -include $(EXAMPLE_OBJS:.o=.d)

@@ -7,11 +7,17 @@ AR ?= ar
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 WERROR ?= -Werror
 
+# BUILD=DIR keeps a second tree of objects, for instance one per compiler.
+BUILD ?= build
 ifeq ($(VARIANT),release)
-B := build
+B := $(BUILD)
 else
-B := build/$(VARIANT)
+B := $(BUILD)/$(VARIANT)
 endif
+
+# One short line per step; V=1 shows the commands.
+Q := $(if $(V),,@)
+say = @printf '  %-8s%s\n' '$(1)' '$(2)'
 
 # The version has one home: the public header.
 version_of = $(shell sed -n 's/^\#define TWS_VERSION_$(1)[ \t]*\([0-9][0-9]*\).*/\1/p' \

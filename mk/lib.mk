@@ -13,11 +13,13 @@ lib: $(STATIC_LIB) $(SHARED_LIB) $(B)/$(SONAME) $(B)/libtws.so
 
 $(B)/obj/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(COMPILE) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(COMPILE) -c -o $@ $<
 
 $(B)/obj/%.o: %.S $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	$(COMPILE) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(COMPILE) -c -o $@ $<
 
 # A list of members that changes when a source file goes away, so that no stale object stays in an archive.
 $(B)/lib-objects.txt: FORCE
@@ -26,16 +28,18 @@ $(B)/lib-objects.txt: FORCE
 
 $(STATIC_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
 	@rm -f $@
-	$(AR) rcs $@ $(LIB_OBJS)
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $(LIB_OBJS)
 
 $(SHARED_LIB): $(LIB_OBJS) $(B)/lib-objects.txt src/tws.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/tws.map $(LIB_OBJS) $(ALL_CFLAGS) \
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/tws.map $(LIB_OBJS) $(ALL_CFLAGS) \
 	  $(ALL_LDFLAGS) $(LIBS) -o $@
 
 $(B)/$(SONAME): $(SHARED_LIB)
-	ln -sf $(<F) $@
+	$(Q)ln -sf $(<F) $@
 
 $(B)/libtws.so: $(B)/$(SONAME)
-	ln -sf $(<F) $@
+	$(Q)ln -sf $(<F) $@
 
 -include $(LIB_OBJS:.o=.d)

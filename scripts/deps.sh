@@ -1,2 +1,134 @@
 #!/usr/bin/env bash
-exit 0
+# Installs what is missing for the named groups, or prints the command that would and fails.
+# usage: deps.sh [--quiet] [--list] GROUP...     groups: build test check autobahn bench
+#   --quiet   say nothing when nothing is missing
+#   --list    print the packages that are missing and stop
+# Nothing is asked of the package manager while every probe succeeds, so that this costs next to nothing.
+set -u
+
+# One line per need: GROUP PROBE PACKAGE [optional]. A probe is a command on PATH (cmd:), a C header (hdr:) or a
+# module of Debian's Python (py:). What is optional is installed where that is possible and does without saying
+# no where it is not: the tests that want it count themselves as skipped.
+needs() {
+    cat <<'LIST'
+build cmd:gcc gcc
+build hdr:stdlib.h libc6-dev
+build hdr:openssl/ssl.h libssl-dev
+build hdr:zlib.h zlib1g-dev
+test hdr:cmocka.h libcmocka-dev
+test cmd:/usr/bin/python3 python3
+test py:websockets python3-websockets optional
+test cmd:openssl openssl optional
+test cmd:chromium chromium optional
+test cmd:pkg-config pkg-config optional
+check cmd:git git
+check cmd:/usr/bin/python3 python3
+check cmd:clang clang
+check cmd:clang-tidy clang-tidy
+check cmd:clang-format clang-format
+check cmd:g++ g++
+check cmd:cppcheck cppcheck
+check cmd:shellcheck shellcheck
+check cmd:mandoc mandoc
+check hdr:cmocka.h libcmocka-dev
+autobahn cmd:/usr/bin/python3 python3
+autobahn py:venv python3-venv
+autobahn py:ensurepip python3-venv
+bench cmd:gnuplot gnuplot-nox
+bench cmd:prometheus prometheus
+bench cmd:promtool prometheus
+LIST
+}
+
+quiet=0
+list=0
+groups=()
+for arg in "$@"; do
+    case $arg in
+        --quiet) quiet=1 ;;
+        --list) list=1 ;;
+        build | test | check | autobahn | bench) groups+=("$arg") ;;
+        *)
+            echo "deps.sh: unknown argument '$arg'" >&2
+            exit 2
+            ;;
+    esac
+done
+[ ${#groups[@]} -gt 0 ] || groups=(build test)
+
+present() {
+    local what=${1#*:}
+    case $1 in
+        cmd:*) command -v "$what" >/dev/null 2>&1 ;;
+        hdr:cmocka.h)
+            printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\n' |
+                ${CC:-cc} -E -x c - >/dev/null 2>&1
+            ;;
+        hdr:*) printf '#include <%s>\n' "$what" | ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
+        py:*) /usr/bin/python3 -c "import $what" >/dev/null 2>&1 ;;
+    esac
+}
+
+missing=()
+required=0
+while read -r group probe package optional; do
+    case " ${groups[*]} " in *" $group "*) ;; *) continue ;; esac
+    case " ${missing[*]-} " in *" $package "*) continue ;; esac
+    if ! present "$probe"; then
+        missing+=("$package")
+        [ -n "$optional" ] || required=1
+    fi
+done < <(needs)
+
+if [ "$list" = 1 ]; then
+    [ ${#missing[@]} -eq 0 ] || printf '%s\n' "${missing[@]}"
+    exit 0
+fi
+if [ ${#missing[@]} -eq 0 ]; then
+    [ "$quiet" = 1 ] || echo "deps: everything for ${groups[*]} is here"
+    exit 0
+fi
+
+# Package lists exist already, unless apt-get update was never run here or images were stripped of them.
+have_lists() {
+    [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -print -quit 2>/dev/null)" ]
+}
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        as_root=(sudo -n)
+    else
+        as_root=(none)
+    fi
+fi
+
+# What cannot be installed is an error only when something required is among it.
+install="apt-get install -y --no-install-recommends ${missing[*]}"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "deps: missing (by their Debian names): ${missing[*]}" >&2
+    echo "deps: no apt-get here; please install their like with your own package manager" >&2
+    exit 1
+fi
+if [ "${as_root[0]-}" = none ]; then
+    echo "deps: missing: ${missing[*]}" >&2
+    echo "deps: not root, and sudo would ask; please run:" >&2
+    echo "    sudo apt-get update && sudo $install" >&2
+    [ "$required" = 0 ] && echo "deps: going on without, as only optional ones are missing" >&2
+    exit "$required"
+fi
+
+apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 \
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" </dev/null
+}
+
+echo "deps: installing ${missing[*]}"
+have_lists || apt update || exit "$required"
+if ! apt install -y --no-install-recommends "${missing[@]}"; then
+    echo "deps: once more, with fresh package lists" >&2
+    if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; }; then
+        echo "deps: could not install ${missing[*]}; tried: $install" >&2
+        exit "$required"
+    fi
+fi

@@ -14,7 +14,9 @@ TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integr
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
 TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
 
-RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B) $(if $(T),--only '$(T)')
+# `make test T=NAME`: those with NAME in their file name.
+chosen = $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p))),$(p))),$(1))
+RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B)
 
 .PHONY: test test-tsan test-build test-run tsan-build tsan-run
 
@@ -31,18 +33,19 @@ test-tsan:
 	@$(MAKE) --no-print-directory VARIANT=tsan tsan-build
 	@$(MAKE) --no-print-directory VARIANT=tsan tsan-run
 
-test-build: $(TEST_PROGS) $(EXAMPLES)
+test-build: $(call chosen,$(TEST_PROGS)) $(if $(call chosen,$(TEST_DRIVERS)),$(EXAMPLES))
 test-run:
-	@$(RUN_TESTS) $(TEST_PROGS) $(TEST_DRIVERS)
-tsan-build: $(TSAN_PROGS)
+	@$(RUN_TESTS) $(call chosen,$(TEST_PROGS) $(TEST_DRIVERS))
+tsan-build: $(call chosen,$(TSAN_PROGS))
 tsan-run:
-	@$(RUN_TESTS) --name tsan $(TSAN_PROGS)
+	@$(RUN_TESTS) --name tsan --timeout 400 $(call chosen,$(TSAN_PROGS))
 
 $(TEST_OBJS): private ROOM_CPP := -Itests -Itests/unit -Itests/support
 
 $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(STATIC_LIB)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(STATIC_LIB) $(ALL_LDFLAGS) -lcmocka $(LIBS) -o $@
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(STATIC_LIB) $(ALL_LDFLAGS) -lcmocka $(LIBS) -o $@
 
 .SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
 -include $(TEST_OBJS:.o=.d)

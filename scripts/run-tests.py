@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Runs test programs one after the other and counts their single test cases.
+
+C programs speak TAP (cmocka does when asked by its environment); Python drivers speak TAP or are unittest
+programs. A program that ends badly, runs no case, runs fewer cases than it announced, outlives its time limit or
+leaves a process behind counts as failed, whatever it printed. The last line is always
+"N passed, N failed, N skipped".
+"""
+
+import argparse
+import ctypes
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+TAP_RESULT = re.compile(r"^(not )?ok +\d+\b")
+TAP_PLAN = re.compile(r"^1\.\.(\d+)\s*$")
+UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
+UNITTEST_VERDICT = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$")
+ADDR_NO_RANDOMIZE = 0x0040000
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", required=True, help="build tree; logs go to its test-logs/")
+    parser.add_argument("--name", default="test", help="name of the suite")
+    parser.add_argument("--timeout", type=float, default=180, help="seconds for one program")
+    parser.add_argument("programs", nargs="*")
+    return parser.parse_args()
+
+
+def environment(build):
+    """The sanitizers' settings come first, so that the user's own can override them."""
+    env = dict(os.environ)
+    env["CMOCKA_MESSAGE_OUTPUT"] = "TAP"
+    env["TWS_BUILD"] = os.path.abspath(build)
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    for name, value in (
+        ("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:check_initialization_order=1"),
+        ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
+        ("TSAN_OPTIONS", "second_deadlock_stack=1:history_size=4"),
+    ):
+        given = env.get(name)
+        env[name] = value + ":" + given if given else value
+    return env
+
+
+def prepare_child():
+    """Fixed addresses: the sanitizers of gcc 12 and clang 14 cannot map their shadow under every kernel's
+    randomisation. Where a sandbox forbids it, the program starts as it is."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    libc = ctypes.CDLL(None)
+    persona = libc.personality(0xFFFFFFFF)
+    if persona >= 0:
+        libc.personality(persona | ADDR_NO_RANDOMIZE)
+
+
+class Count:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.notes = []
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def total(self):
+        return self.passed + self.failed + self.skipped
+
+    def fail(self, note):
+        self.failed += 1
+        self.notes.append(note)
+
+    def line(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def count_unittest(lines, count):
+    """Reads the summary of a unittest program; False when there is none."""
+    ran = None
+    for line in lines:
+        match = UNITTEST_RAN.match(line)
+        if match:
+            ran = int(match.group(1))
+            continue
+        match = UNITTEST_VERDICT.match(line)
+        if match and ran is not None:
+            parts = dict(p.split("=") for p in (match.group(1) or "").split(", ") if "=" in p)
+            bad = sum(int(parts.get(k, 0)) for k in ("failures", "errors", "unexpected successes"))
+            skipped = int(parts.get("skipped", 0))
+            count.failed += bad
+            count.skipped += skipped
+            count.passed += max(0, ran - bad - skipped)
+            ran = None
+    if ran is not None:
+        count.fail("unittest printed no verdict")
+    return count.total() > 0
+
+
+def count_tap(lines, count):
+    planned = 0
+    for line in lines:
+        plan = TAP_PLAN.match(line)
+        if plan:
+            planned += int(plan.group(1))
+            continue
+        result = TAP_RESULT.match(line)
+        if not result:
+            continue
+        if re.search(r"# *SKIP", line, re.IGNORECASE):
+            count.skipped += 1
+            count.notes.append("skipped: " + line.split("SKIP", 1)[-1].strip())
+        elif result.group(1):
+            count.failed += 1
+        else:
+            count.passed += 1
+    for _ in range(planned - count.total()):
+        count.fail("a planned case never reported")
+
+
+def run(program, log_path, env, timeout):
+    """Runs one program in a session of its own; returns (status or None on time-out, left something behind)."""
+    command = [sys.executable, program] if program.endswith(".py") else [os.path.abspath(program)]
+    with open(log_path, "wb") as log:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                 env=env, start_new_session=True, preexec_fn=prepare_child)
+        try:
+            status = child.wait(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            left = end_group(child)
+    return status, left
+
+
+def end_group(child):
+    """Ends whatever is left of the program's process group; True when there was something."""
+    running = child.poll() is None
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+        left = True
+    except ProcessLookupError:
+        left = False
+    child.wait()
+    return left and not running
+
+
+def judge(program, log_path, env, timeout):
+    count = Count()
+    status, left = run(program, log_path, env, timeout)
+    with open(log_path, encoding="utf-8", errors="replace") as log:
+        lines = log.read().splitlines()
+    if not (program.endswith(".py") and count_unittest(lines, count)):
+        count_tap(lines, count)
+    if status is None:
+        count.fail(f"still running after {timeout:.0f} s")
+    elif status != 0 and count.failed == 0:
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        count.fail(f"ended with {how}")
+    elif count.total() == 0:
+        count.fail("ran no test case")
+    if left:
+        count.fail("left a process behind")
+    return count, lines
+
+
+def short_name(program):
+    parts = os.path.splitext(program)[0].split(os.sep)
+    return os.sep.join(parts[parts.index("tests") + 1:]) if "tests" in parts else program
+
+
+def show_failure(name, count, lines):
+    for note in count.notes:
+        print(f"       {note}")
+    shown = lines[-200:]
+    if len(shown) < len(lines):
+        print(f"       ({len(lines) - len(shown)} earlier lines are in the log)")
+    for line in shown:
+        print(f"    | {line}")
+
+
+def main():
+    args = arguments()
+    if not args.programs:
+        print("no test program matches", file=sys.stderr)
+        print("0 passed, 1 failed, 0 skipped")
+        return 2
+    logs = os.path.join(args.build, "test-logs")
+    os.makedirs(logs, exist_ok=True)
+    env = environment(args.build)
+    total = Count()
+    failed_programs = []
+    for program in args.programs:
+        name = short_name(program)
+        log_path = os.path.join(logs, f"{args.name}-{name.replace(os.sep, '-')}.log")
+        began = time.monotonic()
+        count, lines = judge(program, log_path, env, args.timeout)
+        total.add(count)
+        verdict = "FAIL" if count.failed else "ok"
+        print(f"{verdict:<6} {name:<40} {count.line()}  ({time.monotonic() - began:.1f} s)")
+        if count.failed:
+            failed_programs.append(name)
+            show_failure(name, count, lines)
+        else:
+            for note in count.notes:
+                print(f"       {note}")
+        sys.stdout.flush()
+    if failed_programs:
+        print("failed: " + " ".join(failed_programs))
+    print(total.line())
+    strict = os.environ.get("CI", "") not in ("", "0", "false")
+    if strict and total.skipped:
+        print("a skipped test fails here, as CI is set", file=sys.stderr)
+        return 1
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
