@@ -1,0 +1,3 @@
+module tws.test/gopeer
+
+go 1.26
