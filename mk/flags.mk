@@ -4,6 +4,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 AR ?= ar
+# Debian's own Python, for which its python3-* packages are.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 WERROR ?= -Werror
 
@@ -64,7 +65,8 @@ COMPILE = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP
 # Objects depend on this file, which changes when the compiler or a flag does: gcc and clang can share a tree.
 FLAGS_STAMP := $(B)/flags.txt
 FLAGS_TEXT := $(CC) | $(ALL_CPPFLAGS) | $(ALL_CFLAGS) | $(ALL_LDFLAGS)
-$(FLAGS_STAMP): FORCE
+# `make install` alone takes what was built, with whatever flags that was.
+$(FLAGS_STAMP): $(if $(filter-out install uninstall,$(or $(MAKECMDGOALS),all)),FORCE)
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS_TEXT))' | cmp -s - $@ || \
 	  printf '%s\n' '$(subst ','\'',$(FLAGS_TEXT))' > $@
