@@ -1,11 +1,11 @@
-# Each examples/*.c is one program; examples/common/*.c (if any) is linked into all of them. A page that a
-# program serves (examples/NAME.html) is turned into a list of bytes: `#include "NAME.html.inc"` between braces.
+# Each examples/NAME.c is one program; files named NAME_PART.c belong to it. A page that a program serves
+# (examples/NAME.html) is turned into a list of bytes: `#include "NAME.html.inc"` between braces.
 
-EXAMPLE_SRCS := $(sort $(wildcard examples/*.c))
+EXAMPLE_PARTS := $(sort $(wildcard examples/*_*.c))
+EXAMPLE_SRCS := $(sort $(filter-out $(EXAMPLE_PARTS),$(wildcard examples/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(EXAMPLE_SRCS))
-EXAMPLE_COMMON := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard examples/common/*.c)))
 EXAMPLE_PAGES := $(patsubst examples/%,$(B)/gen/%.inc,$(sort $(wildcard examples/*.html)))
-EXAMPLE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(EXAMPLE_SRCS)) $(EXAMPLE_COMMON)
+EXAMPLE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(EXAMPLE_SRCS) $(EXAMPLE_PARTS))
 
 .PHONY: examples
 examples: $(EXAMPLES)
@@ -18,9 +18,12 @@ $(B)/gen/%.inc: examples/%
 $(EXAMPLE_OBJS): private ROOM_CPP := -Iexamples -I$(B)/gen
 $(EXAMPLE_OBJS): | $(EXAMPLE_PAGES)
 
-$(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(EXAMPLE_COMMON) $(STATIC_LIB)
+$(foreach name,$(notdir $(EXAMPLES)),$(eval $(B)/examples/$(name): \
+	$(patsubst %.c,$(B)/obj/%.o,$(filter examples/$(name)_%,$(EXAMPLE_PARTS)))))
+
+$(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(EXAMPLE_COMMON) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
 
 -include $(EXAMPLE_OBJS:.o=.d)

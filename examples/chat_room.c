@@ -1,0 +1,282 @@
+/*
+ * chat_room.c: see chat_room.h.
+ *
+ * What members receive is one JSON object per message:
+ *
+ *     {"type":"welcome","room":R,"name":N,"limit":BYTES}       first; then what was said before
+ *     {"type":"say","at":MS,"from":N,"text":T}                 MS since 1970, rising in each room
+ *     {"type":"join","at":MS,"name":N,"members":[N,...]}       the first with one's own name says
+ *     {"type":"leave","at":MS,"name":N,"members":[N,...]}      that one is in the room now
+ */
+#include "chat_room.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/* Room for one JSON object. Escaping at most doubles a text; a list of members is the longest. */
+enum { LINE_BYTES = 128 + (ROOM_MEMBERS + 1) * (2 * ROOM_NAME_BYTES + 3) };
+
+struct line {
+    size_t len;
+    char text[LINE_BYTES];
+};
+
+struct said {
+    size_t len;
+    char text[128 + 2 * (ROOM_NAME_BYTES + ROOM_TEXT_BYTES)];
+};
+
+_Static_assert(LINE_BYTES >= sizeof((struct said *)0)->text, "a line holds what was said");
+
+struct room {
+    char name[ROOM_NAME_BYTES + 1];
+    struct member *members; /* empty: the room may be used under another name */
+    int64_t last_at;
+    unsigned long count; /* of texts said; the last ROOM_HISTORY of them are kept */
+    struct said history[ROOM_HISTORY];
+};
+
+/*
+ * Guards all rooms. No thread waits for the network while it holds the lock, so one lock is enough:
+ * members are written to with TWS_NOWAIT.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct room rooms[ROOM_COUNT];
+
+/* ---- Lines of JSON ---- */
+
+static void put(struct line *l, const char *bytes, size_t len)
+{
+    if (len <= LINE_BYTES - l->len) { /* always, see LINE_BYTES; never write past the end though */
+        memcpy(l->text + l->len, bytes, len);
+        l->len += len;
+    }
+}
+
+static void put_text(struct line *l, const char *text)
+{
+    put(l, text, strlen(text));
+}
+
+static void put_number(struct line *l, int64_t n)
+{
+    char digits[24];
+    char *p = digits + sizeof digits - 1;
+    *p = '\0';
+    do {
+        *--p = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    put_text(l, p);
+}
+
+/* A JSON string. Control characters become blanks, except for line ends. */
+static void put_string(struct line *l, const char *s, size_t len)
+{
+    put(l, "\"", 1);
+    for (size_t i = 0; i < len; i++) {
+        if (s[i] == '"' || s[i] == '\\') {
+            put(l, "\\", 1);
+            put(l, s + i, 1);
+        } else if (s[i] == '\n') {
+            put(l, "\\n", 2);
+        } else if ((unsigned char)s[i] < ' ' || s[i] == 0x7f) {
+            put(l, " ", 1);
+        } else {
+            put(l, s + i, 1);
+        }
+    }
+    put(l, "\"", 1);
+}
+
+/* Begins {"type":TYPE,"at":MS,KEY:NAME with a time that no other line of the room has. */
+static void begin_locked(struct line *l, struct room *r, const char *type, const char *key,
+                         const char *name)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    r->last_at = at > r->last_at ? at : r->last_at + 1;
+    l->len = 0;
+    put_text(l, "{\"type\":\"");
+    put_text(l, type);
+    put_text(l, "\",\"at\":");
+    put_number(l, r->last_at);
+    put_text(l, ",\"");
+    put_text(l, key);
+    put_text(l, "\":");
+    put_string(l, name, strlen(name));
+}
+
+/* ---- To all members ---- */
+
+/*
+ * A member whose socket takes no more is dropped: waiting for it would stall the others. It finds
+ * out by its next read, and its page comes back and gets the history.
+ */
+static void broadcast_locked(struct room *r, const struct line *l)
+{
+    for (struct member *m = r->members; m != NULL; m = m->next) {
+        if (m->state != MEMBER_LIVE) {
+            continue;
+        }
+        tws_err err = tws_write_message(m->conn, TWS_TEXT, l->text, l->len);
+        if (err == TWS_OK) {
+            continue;
+        }
+        m->state = MEMBER_DROPPED;
+        if (!tws_err_is_final(err)) {
+            tws_abort(m->conn);
+        }
+    }
+}
+
+static void announce_locked(struct room *r, const char *type, const char *name)
+{
+    struct line l;
+    begin_locked(&l, r, type, "name", name);
+    put_text(&l, ",\"members\":[");
+    bool first = true;
+    for (const struct member *m = r->members; m != NULL; m = m->next) {
+        if (m->state == MEMBER_LIVE) {
+            put_text(&l, first ? "" : ",");
+            put_string(&l, m->name, strlen(m->name));
+            first = false;
+        }
+    }
+    put_text(&l, "]}");
+    broadcast_locked(r, &l);
+}
+
+void room_say(struct member *m, const char *text, size_t len)
+{
+    struct line l;
+    pthread_mutex_lock(&lock);
+    struct room *r = m->room;
+    begin_locked(&l, r, "say", "from", m->name);
+    put_text(&l, ",\"text\":");
+    put_string(&l, text, len);
+    put_text(&l, "}");
+    struct said *said = &r->history[r->count++ % ROOM_HISTORY];
+    said->len = l.len;
+    memcpy(said->text, l.text, l.len);
+    broadcast_locked(r, &l);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- In and out ---- */
+
+/* The room of that name, else an unused one, else one that nobody is in any more. */
+static struct room *find_room_locked(const char *name)
+{
+    struct room *spare = NULL;
+    for (int i = 0; i < ROOM_COUNT; i++) {
+        struct room *r = &rooms[i];
+        if (strcmp(r->name, name) == 0) {
+            return r;
+        }
+        if (r->members == NULL && (spare == NULL || r->last_at < spare->last_at)) {
+            spare = r;
+        }
+    }
+    if (spare != NULL) {
+        memcpy(spare->name, name, strlen(name) + 1);
+        spare->count = 0;
+    }
+    return spare;
+}
+
+/* Puts the member into the list. Others do not see it and nothing is sent to it yet. */
+static enum join_result enter_locked(struct member *m, const char *room_name)
+{
+    struct room *r = find_room_locked(room_name);
+    if (r == NULL) {
+        return JOIN_FULL;
+    }
+    int count = 0;
+    struct member **end = &r->members;
+    for (; *end != NULL; end = &(*end)->next) {
+        count++;
+        if (strcmp((*end)->name, m->name) == 0) {
+            return JOIN_NAME_TAKEN;
+        }
+    }
+    if (count == ROOM_MEMBERS) {
+        return JOIN_FULL;
+    }
+    m->room = r;
+    m->state = MEMBER_WAITING;
+    m->next = NULL;
+    *end = m;
+    return JOIN_OK;
+}
+
+/*
+ * Sends what was said before. Waits for the network, so the lock is given up for each line; when
+ * the newcomer has caught up, it goes live without missing any.
+ */
+static bool replay(struct member *m)
+{
+    struct line l;
+    struct room *r = m->room;
+    bool ok = true;
+    unsigned long next = 0;
+    pthread_mutex_lock(&lock);
+    while (ok && next < r->count) {
+        if (r->count - next > ROOM_HISTORY) {
+            next = r->count - ROOM_HISTORY;
+        }
+        const struct said *said = &r->history[next++ % ROOM_HISTORY];
+        memcpy(l.text, said->text, said->len);
+        l.len = said->len;
+        pthread_mutex_unlock(&lock);
+        ok = tws_write_message(m->conn, TWS_TEXT, l.text, l.len) == TWS_OK;
+        pthread_mutex_lock(&lock);
+    }
+    if (ok) {
+        tws_set_timeout(m->conn, TWS_TIMEOUT_WRITE, TWS_NOWAIT);
+        m->state = MEMBER_LIVE;
+        announce_locked(r, "join", m->name);
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+enum join_result room_join(struct member *m, const char *room_name)
+{
+    pthread_mutex_lock(&lock);
+    enum join_result result = enter_locked(m, room_name);
+    pthread_mutex_unlock(&lock);
+    if (result != JOIN_OK) {
+        return result;
+    }
+    struct line l = {.len = 0};
+    put_text(&l, "{\"type\":\"welcome\",\"room\":");
+    put_string(&l, room_name, strlen(room_name));
+    put_text(&l, ",\"name\":");
+    put_string(&l, m->name, strlen(m->name));
+    put_text(&l, ",\"limit\":");
+    put_number(&l, ROOM_TEXT_BYTES);
+    put_text(&l, "}");
+    /* Names that are not valid UTF-8 are refused here, by the library, before anyone sees them. */
+    if (tws_write_message(m->conn, TWS_TEXT, l.text, l.len) != TWS_OK || !replay(m)) {
+        room_leave(m);
+        return JOIN_BROKEN;
+    }
+    return JOIN_OK;
+}
+
+void room_leave(struct member *m)
+{
+    pthread_mutex_lock(&lock);
+    struct member **at = &m->room->members;
+    while (*at != m) {
+        at = &(*at)->next;
+    }
+    *at = m->next;
+    if (m->state != MEMBER_WAITING) {
+        announce_locked(m->room, "leave", m->name);
+    }
+    pthread_mutex_unlock(&lock);
+}

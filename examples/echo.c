@@ -1,0 +1,250 @@
+/*
+ * echo: sends every message back, on every path.
+ *
+ * The smallest useful server: echo() below is all that a connection needs. The rest reads options,
+ * waits for a signal, and ends in order. `echo --help` lists the options.
+ */
+#include <tws/tws.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_ADDRESSES = 16,
+    ADDRESS_SIZE = 320, /* "unix:" and the longest path, or a long host name and a port */
+    DRAIN_MS = 5000,
+    EXIT_USAGE = 2
+};
+
+struct settings {
+    tws_server_options server;
+    char address[MAX_ADDRESSES][ADDRESS_SIZE];
+    const char *listen[MAX_ADDRESSES];
+    const char *metrics; /* address of the counters' page, or NULL */
+};
+
+static const char usage[] =
+    "usage: echo [OPTION]...\n"
+    "Sends every WebSocket message back, on every path and to every origin: meant for tests.\n"
+    "\n"
+    "  --listen HOST:PORT     listen here; may be repeated (default 127.0.0.1:9001)\n"
+    "  --unix PATH            listen on a Unix socket; may be repeated\n"
+    "  --max-message BYTES    largest message that is accepted (default 16777216; 0: any)\n"
+    "  --max-connections N    connections at one time (default 10000; 0: any number)\n"
+    "  --max-per-address N    connections of one IP address (default 0: any number)\n"
+    "  --stack BYTES          stack of a connection's thread (default 262144)\n"
+    "  --ping SECONDS         ping a silent peer after this time (default 30; 0: never)\n"
+    "  --no-join              send each reply by itself, also when more messages wait\n"
+    "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
+    "  --help                 print this and exit\n"
+    "\n"
+    "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
+
+/* Runs once for each connection, on a thread of its own: it may simply wait. */
+static void echo(tws_conn *c, void *arg)
+{
+    (void)arg;
+    tws_message m;
+    while (tws_read_message(c, &m) == TWS_OK) {
+        if (tws_write_message(c, m.opcode, m.data, m.len) != TWS_OK) {
+            break;
+        }
+    }
+}
+
+/* ---- Counters, served by a second server so that the first can echo on every path ---- */
+
+static bool metrics_page(const tws_request *r, tws_reply *a, void *arg)
+{
+    if (strcmp(tws_request_path(r), "/metrics") != 0) {
+        return tws_reply_status(a, 404) == TWS_OK;
+    }
+    char text[32 * 1024];
+    size_t len = tws_server_metrics(arg, text, sizeof text);
+    if (len >= sizeof text) {
+        return tws_reply_status(a, 500) == TWS_OK;
+    }
+    return tws_reply_body(a, TWS_METRICS_TYPE, text, len) == TWS_OK;
+}
+
+static void refuse_upgrade(const tws_request *r, tws_reply *a, void *arg)
+{
+    (void)r;
+    (void)arg;
+    tws_reply_status(a, 404);
+}
+
+static void never_called(tws_conn *c, void *arg)
+{
+    (void)c;
+    (void)arg;
+}
+
+/* ---- Options ---- */
+
+static void bad_option(const char *option, const char *value, const char *why)
+{
+    fprintf(stderr, "echo: --%s %s: %s\nTry 'echo --help'.\n", option, value, why);
+    exit(EXIT_USAGE);
+}
+
+static uint64_t number(const char *option, const char *text, uint64_t max)
+{
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0') {
+        bad_option(option, text, "not a number");
+    }
+    if (errno != 0 || n > max) {
+        bad_option(option, text, "too large");
+    }
+    return n;
+}
+
+static void add_address(struct settings *s, const char *option, const char *prefix,
+                        const char *value)
+{
+    size_t i = s->server.listen_count;
+    if (i == MAX_ADDRESSES) {
+        bad_option(option, value, "too many addresses");
+    }
+    int n = snprintf(s->address[i], ADDRESS_SIZE, "%s%s", prefix, value);
+    if (n < 0 || n >= ADDRESS_SIZE) {
+        bad_option(option, value, "too long");
+    }
+    s->listen[i] = s->address[i];
+    s->server.listen_count = i + 1;
+}
+
+static const struct option options[] = {
+    {"listen", required_argument, NULL, 'l'},
+    {"unix", required_argument, NULL, 'u'},
+    {"max-message", required_argument, NULL, 'm'},
+    {"max-connections", required_argument, NULL, 'c'},
+    {"max-per-address", required_argument, NULL, 'a'},
+    {"stack", required_argument, NULL, 's'},
+    {"ping", required_argument, NULL, 'p'},
+    {"no-join", no_argument, NULL, 'j'},
+    {"metrics", required_argument, NULL, 'M'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static void set_option(struct settings *s, int option, const char *name, const char *value)
+{
+    switch (option) {
+    case 'l':
+        add_address(s, name, "", value);
+        break;
+    case 'u':
+        add_address(s, name, "unix:", value);
+        break;
+    case 'm':
+        s->server.upgrade.conn.max_message = number(name, value, INT64_MAX);
+        break;
+    case 'c':
+        s->server.max_connections = (uint32_t)number(name, value, UINT32_MAX);
+        break;
+    case 'a':
+        s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
+        break;
+    case 's':
+        s->server.stack_size = (size_t)number(name, value, SIZE_MAX);
+        break;
+    case 'p':
+        s->server.upgrade.conn.ping_interval = 1000 * (tws_ms)number(name, value, 86400);
+        break;
+    case 'j':
+        s->server.upgrade.conn.join_replies = false;
+        break;
+    case 'M':
+        s->metrics = value;
+        break;
+    case 'h':
+        fputs(usage, stdout);
+        exit(EXIT_SUCCESS);
+    default: /* getopt_long() has said what is wrong */
+        fputs("Try 'echo --help'.\n", stderr);
+        exit(EXIT_USAGE);
+    }
+}
+
+static void read_options(struct settings *s, int argc, char **argv)
+{
+    tws_server_options_init(&s->server);
+    s->server.listen = s->listen;
+    s->server.on_connection = echo;
+    s->server.upgrade.any_origin = true;
+    int option;
+    int index = 0;
+    while ((option = getopt_long(argc, argv, "", options, &index)) != -1) {
+        set_option(s, option, options[index].name, optarg);
+    }
+    if (optind < argc) {
+        fprintf(stderr, "echo: unexpected argument '%s'\nTry 'echo --help'.\n", argv[optind]);
+        exit(EXIT_USAGE);
+    }
+    if (s->server.listen_count == 0) {
+        add_address(s, "listen", "", "127.0.0.1:9001");
+    }
+}
+
+/* ---- Start and end ---- */
+
+static tws_server *start(const tws_server_options *opt, const char *before, const char *after)
+{
+    tws_server *server = NULL;
+    tws_error error = TWS_ERROR_INIT;
+    if (tws_server_start(&server, opt, &error) != TWS_OK) {
+        fprintf(stderr, "echo: %s\n", error.text);
+        exit(error.code == TWS_ERR_ARGUMENT ? EXIT_USAGE : EXIT_FAILURE);
+    }
+    char address[ADDRESS_SIZE];
+    for (size_t i = 0; tws_server_address(server, i, address, sizeof address) > 0; i++) {
+        printf("%s%s%s\n", before, address, after);
+    }
+    return server;
+}
+
+int main(int argc, char **argv)
+{
+    static struct settings s;
+    read_options(&s, argc, argv);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+
+    /* Blocked before any thread is made, so that the signals wait for sigwait() below. */
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+
+    tws_server *server = start(&s.server, "listening on ", "");
+    tws_server *metrics = NULL;
+    if (s.metrics != NULL) {
+        tws_server_options m;
+        tws_server_options_init(&m);
+        m.listen = &s.metrics;
+        m.listen_count = 1;
+        m.max_connections = 16;
+        m.on_connection = never_called;
+        m.upgrade.on_upgrade = refuse_upgrade;
+        m.upgrade.on_page = metrics_page;
+        m.upgrade.arg = server;
+        metrics = start(&m, "metrics on http://", "/metrics");
+    }
+
+    int signal_number;
+    sigwait(&signals, &signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second Ctrl-C ends the program at once */
+    tws_server_drain(server, DRAIN_MS);
+    tws_server_free(metrics);
+    tws_server_free(server);
+    return EXIT_SUCCESS;
+}
