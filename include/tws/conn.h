@@ -1,6 +1,10 @@
 /*
  * conn.h: one WebSocket connection: read, write, close, and what is known about it.
  *
+ * Somebody must read. Pings are answered, pongs and close frames noticed, keepalive and idle
+ * timeouts kept inside read calls only. A handler that only writes should read too, with a read
+ * timeout or on a second thread.
+ *
  * Threads. One thread reads a connection at a time; a second one gets TWS_ERR_BUSY. Any number of
  * threads write, ping, close, abort, set timeouts and read statistics at once; nothing has to be
  * locked by the caller. A function that may be called from any thread needs a reference that
@@ -24,17 +28,24 @@ extern "C" {
 
 /* How a connection behaves. Part of other option structs; filled by their initialisers. */
 typedef struct tws_conn_options {
-    tws_ms read_timeout;    /* for one message to arrive whole; 0: wait for ever (default) */
-    tws_ms write_timeout;   /* for one write; default 10,000 */
-    tws_ms close_timeout;   /* for the closing handshake; default 5,000 */
-    tws_ms idle_timeout;    /* end the connection when no message came; 0: never (default) */
-    tws_ms ping_interval;   /* ping a silent peer after this; default 30,000; 0: never */
-    tws_ms ping_timeout;    /* give the peer up when it stays silent after; default 20,000 */
-    uint64_t max_message;   /* bytes of a received message; default 16 MiB; 0: no limit */
-    uint64_t max_write;     /* bytes of a sent message; default 0: no limit */
-    uint32_t max_fragments; /* frames of a received message; default 65,536; 0: no limit */
-    uint32_t max_control_rate; /* pings, pongs received per second; default 1,000; 0: no limit */
-    bool join_replies; /* may join replies while more messages wait to be read; default true */
+    /* One tws_read_message, or one tws_reader_read, may wait so long; 0: for ever (default). */
+    tws_ms read_timeout;
+    tws_ms write_timeout; /* for one write, whole; default 10,000 */
+    tws_ms close_timeout; /* for the closing handshake; default 5,000 */
+    /* TWS_ERR_IDLE, 1001, when no byte of a data message came for so long; 0: never (default). */
+    tws_ms idle_timeout;
+    tws_ms ping_interval; /* ping a peer that has been silent so long; default 30,000; 0: never */
+    tws_ms ping_timeout;  /* TWS_ERR_PEER_SILENT when silent so long after; default 20,000 */
+    uint64_t max_message; /* TWS_ERR_TOO_BIG, 1009: bytes received; default 16 MiB; 0: no limit */
+    uint64_t max_write;   /* TWS_ERR_MESSAGE_SIZE: bytes sent; default 0: no limit */
+    /* TWS_ERR_FLOOD, 1008: frames under 4 KiB in one message; default 65,536; 0: no limit. */
+    uint32_t max_fragments;
+    /* TWS_ERR_FLOOD, 1008: pings and pongs received per second; default 5,000; 0: no limit. */
+    uint32_t max_control_rate;
+    /* TWS_ERR_SLOW, 1008: average bytes per second of a frame that has been incomplete for 30 s;
+     * default 64; 0: no limit. */
+    uint32_t min_rate;
+    bool join_replies; /* see tws_write_message(); default true where a server watches over it */
     bool no_utf8_check; /* text goes unchecked both ways, against RFC 6455; default false */
     bool tcp_delay;     /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
     void *user;         /* first value of tws_conn_user() */
@@ -51,7 +62,7 @@ typedef struct tws_conn_options {
  * streamed message (tws_next_reader()) drops what was left of that one.
  *
  * @param c the connection
- * @param m filled on TWS_OK; see tws_message for how long the bytes last
+ * @param m filled on TWS_OK, see tws_message for how long the bytes last; emptied otherwise
  * @return TWS_OK; TWS_ERR_TIMEOUT when the read timeout ran out: nothing is lost, also in the
  *         middle of a frame, and the next call goes on; TWS_ERR_BUSY; TWS_ERR_MEMORY never: lack of
  *         memory ends the connection with TWS_ERR_RESOURCE; any ending of the connection.
@@ -106,7 +117,7 @@ TWS_API tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode);
  * @param c the connection
  * @param buf where the bytes go
  * @param size room in buf, at least 1
- * @param n set to the number of bytes; 0 with TWS_OK: the message has ended
+ * @param n set to the number of bytes, 0 on errors; 0 with TWS_OK: the message has ended
  * @return TWS_OK; TWS_ERR_STATE when no message is open; else as tws_read_message().
  * Threads: one at a time.
  */
@@ -119,11 +130,15 @@ TWS_API tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n);
  *
  * Messages of several threads go out whole, one after the other. A message that could not be begun
  * within the write timeout was not sent at all (TWS_ERR_TIMEOUT) and the connection goes on; one
- * that was stopped inside the frame ends the connection (TWS_ERR_STALLED). With a write timeout of
- * TWS_NOWAIT the call never waits.
+ * that was stopped inside the frame ends the connection (TWS_ERR_STALLED).
  *
- * While a handler answers several messages that arrived together, replies may be held back for a
- * moment and sent as one (option join_replies); an error of that send is returned by a later call.
+ * With a write timeout of TWS_NOWAIT the call does not wait for the peer: a message that finds no
+ * room in the socket's send buffer gives TWS_ERR_TIMEOUT, one that finds room for only a part
+ * TWS_ERR_STALLED. It still waits for another thread's write as long as that makes progress.
+ *
+ * While a handler answers several messages that arrived together, replies of its own thread may be
+ * held back for a moment and sent as one (option join_replies), at most until the next read waits
+ * or some milliseconds have gone; an error of that send is returned by a later call.
  *
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
@@ -240,27 +255,47 @@ TWS_API tws_err tws_pong(tws_conn *c, const void *data, size_t len);
 /* ---- Ending ---- */
 
 /**
- * Closes the connection: sends a close frame, waits for the peer's (close timeout), and ends.
+ * Closes the connection: sends a close frame, waits for the peer's, and ends. May block up to the
+ * close timeout; tws_close_start() does not.
  *
  * Wakes every call that is blocked on the connection, in any thread: they return TWS_ERR_CLOSED.
  * When another thread is stuck inside a frame to a peer that does not read, no close frame can be
  * sent any more; that frame is abandoned and the connection is cut. May be called any number of
- * times and together with tws_abort(); later calls wait for the first one to finish. Called from a
- * connection's own handler, or from one of its ping, pong or close handlers, it works the same.
+ * times and together with tws_abort(); later calls wait for the first one to finish and return the
+ * same. Called from the connection's own handler it works the same; from one of its ping, pong or
+ * close handlers it only begins, as tws_close_start() does.
  *
  * A handler need not call it: when it returns, the library closes with 1000.
  *
  * @param c the connection
  * @param code 1000 to 1003, 1007 to 1014, 3000 to 4999; or 0 (or 1005) for a close frame without code
  * @param reason UTF-8, at most 123 bytes, or NULL
- * @return TWS_OK when the connection is over and both close frames were exchanged; TWS_ERR_TIMEOUT
- *         when it is over but the peer did not answer in time; TWS_ERR_CLOSE_CODE,
- *         TWS_ERR_CONTROL_SIZE, TWS_ERR_TEXT for arguments: nothing was sent; or how the connection
- *         ended, when it did so by itself or without a close frame from the peer.
+ * @return TWS_OK when the connection is over and both close frames were exchanged;
+ *         TWS_ERR_CLOSE_TIMEOUT when it is over but the peer did not answer in time;
+ *         TWS_ERR_CLOSE_CODE, TWS_ERR_CONTROL_SIZE, TWS_ERR_TEXT for arguments: nothing was sent and
+ *         the connection stays open; or how the connection ended, when it did so by itself or
+ *         without a close frame from the peer.
  * Threads: any.
  * RFC: 6455 5.5.1, 7
  */
 TWS_API tws_err tws_close(tws_conn *c, uint16_t code, const char *reason);
+
+/**
+ * Begins to close the connection and returns without waiting.
+ *
+ * Blocked calls wake as from tws_close(), and the close frame leaves as soon as the socket takes it.
+ * The rest of the closing handshake is done when the connection's handler has returned (within the
+ * close timeout), or by a later tws_close(). Right for code that holds a lock or closes many.
+ *
+ * @param c the connection
+ * @param code as for tws_close()
+ * @param reason as for tws_close()
+ * @return TWS_OK; TWS_ERR_CLOSE_CODE, TWS_ERR_CONTROL_SIZE, TWS_ERR_TEXT for arguments; or how the
+ *         connection has ended already.
+ * Threads: any.
+ * RFC: 6455 5.5.1
+ */
+TWS_API tws_err tws_close_start(tws_conn *c, uint16_t code, const char *reason);
 
 /**
  * Cuts the connection at once, without a close frame.
@@ -393,7 +428,7 @@ TWS_API tws_err tws_set_limit(tws_conn *c, tws_limit which, uint64_t value);
  * Copies the error record: how the connection ended, or code TWS_OK while it is open.
  *
  * @param c the connection
- * @param out set out->size first (TWS_ERROR_INIT); the rest is filled
+ * @param out filled
  * Threads: any.
  */
 TWS_API void tws_conn_error(tws_conn *c, tws_error *out);
@@ -468,9 +503,8 @@ TWS_API size_t tws_conn_peer_address(const tws_conn *c, char *buf, size_t size);
  */
 TWS_API size_t tws_conn_local_address(const tws_conn *c, char *buf, size_t size);
 
-/* Counters of one connection. Set `size` to sizeof before handing it over. */
+/* Counters of one connection. */
 typedef struct tws_stats {
-    size_t size;
     uint64_t messages_in, messages_out;
     uint64_t bytes_in, bytes_out; /* payload bytes of data messages */
     uint64_t wire_in, wire_out;   /* all bytes, from the first frame on */
@@ -483,16 +517,16 @@ typedef struct tws_stats {
     int64_t rtt_us;        /* last measured by a keepalive ping; -1: not yet */
 } tws_stats;
 
-#define TWS_STATS_INIT {.size = sizeof(tws_stats)}
-
 /**
  * Reads the counters of a connection. They are exact once the calls that change them have returned.
  *
  * @param c the connection
- * @param out set out->size first (TWS_STATS_INIT); the rest is filled
+ * @param out filled
+ * @param size sizeof *out; use the macro tws_conn_stats(c, out)
  * Threads: any.
  */
-TWS_API void tws_conn_stats(tws_conn *c, tws_stats *out);
+TWS_API void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size);
+#define tws_conn_stats(c, out) tws_conn_stats_sized((c), (out), sizeof *(out))
 
 #ifdef __cplusplus
 }

@@ -13,8 +13,8 @@ extern "C" {
  *
  * Three groups. Local refusals (-1 to -19): the call was wrong or could not be carried out; the
  * connection is as healthy as before. TWS_ERR_TIMEOUT and TWS_ERR_BUSY belong here too. Endings
- * (-20 to -39): the connection is over, every later call on it returns the same code. Opening
- * (-40 to -59): there is no connection.
+ * (-20 to -39): the connection is over; every later read or write on it fails with the code that
+ * ended it. Opening (-40 to -59): there is no connection.
  */
 #define TWS_ERROR_MAP(X)                                                                           \
     X(TWS_OK, 0, "success")                                                                        \
@@ -41,6 +41,8 @@ extern "C" {
     X(TWS_ERR_TOO_BIG, -29, "the peer sent a message larger than the limit")                       \
     X(TWS_ERR_FLOOD, -30, "the peer sent more control frames or fragments than allowed")           \
     X(TWS_ERR_RESOURCE, -31, "the connection was ended for lack of memory")                        \
+    X(TWS_ERR_SLOW, -32, "the peer sent a frame more slowly than the limit allows")                \
+    X(TWS_ERR_CLOSE_TIMEOUT, -33, "the peer did not answer the close frame in time")               \
     X(TWS_ERR_ADDRESS, -40, "the address is not valid or cannot be used")                          \
     X(TWS_ERR_HANDSHAKE, -41, "the opening handshake was not acceptable")                          \
     X(TWS_ERR_REFUSED, -42, "the upgrade was refused")                                             \
@@ -73,9 +75,8 @@ typedef enum tws_cause {
 
 #define TWS_REASON_MAX 123 /* bytes of a close reason, RFC 6455 section 5.5 */
 
-/* All that is known about how something ended. Set `size` to sizeof before handing it over. */
+/* All that is known about how something ended. */
 typedef struct tws_error {
-    size_t size;
     tws_err code;
     tws_phase phase;
     tws_cause cause;
@@ -86,9 +87,8 @@ typedef struct tws_error {
     bool clean;              /* close frames went both ways */
     char reason[TWS_REASON_MAX + 1]; /* the close frame's reason, zero-terminated */
     char text[256];                  /* one line for a person */
+    uint64_t reserved[4];
 } tws_error;
-
-#define TWS_ERROR_INIT {.size = sizeof(tws_error)}
 
 /**
  * The name of an error code, for example "TWS_ERR_TIMEOUT".

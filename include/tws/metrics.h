@@ -8,9 +8,8 @@
 extern "C" {
 #endif
 
-/* Sums over a server's connections, open and ended. Set `size` to sizeof before handing it over. */
+/* Sums over a server's connections, open and ended. */
 typedef struct tws_server_stats {
-    size_t size;
     uint64_t open;               /* connections after their handshake */
     uint64_t handshaking;        /* connections before it */
     uint64_t accepted;           /* sockets accepted */
@@ -27,16 +26,16 @@ typedef struct tws_server_stats {
     uint64_t timeouts, joined;
 } tws_server_stats;
 
-#define TWS_SERVER_STATS_INIT {.size = sizeof(tws_server_stats)}
-
 /**
  * Adds up the counters of a server.
  *
  * @param s the server
- * @param out set out->size first (TWS_SERVER_STATS_INIT); the rest is filled
+ * @param out filled
+ * @param size sizeof *out; use the macro tws_server_get_stats(s, out)
  * Threads: any.
  */
-TWS_API void tws_server_stats_get(tws_server *s, tws_server_stats *out);
+TWS_API void tws_server_stats_sized(tws_server *s, tws_server_stats *out, size_t size);
+#define tws_server_get_stats(s, out) tws_server_stats_sized((s), (out), sizeof *(out))
 
 /**
  * Writes all counters in the Prometheus text format, version 0.0.4.

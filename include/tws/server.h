@@ -9,8 +9,12 @@
  *     tws_server *server;
  *     if (tws_server_start(&server, &opt, NULL) == TWS_OK) {
  *         tws_server_wait(server);          // until tws_server_stop()
+ *         tws_server_drain(server, 5000);   // 1001 to all, five seconds to answer
  *         tws_server_free(server);
  *     }
+ *
+ * Signals: no call raises SIGPIPE. The server's threads run with all signals blocked, so that those
+ * of the process reach the application's own threads.
  */
 #ifndef TWS_SERVER_H
 #define TWS_SERVER_H
@@ -57,11 +61,12 @@ TWS_API const char *tws_request_query(const tws_request *r);
  * @param name the parameter's name, decoded
  * @param buf where the value goes; zero-terminated whenever size is above 0
  * @param size room in buf
- * @return the length of the value as snprintf() counts; -1 when there is no such parameter or its
- *         escapes are wrong.
+ * @return the length of the value as snprintf() counts; -1 when there is no such parameter; -2 when
+ *         its escapes are wrong. buf is then an empty string. Of several the first is taken. The
+ *         value may hold any byte: zeros ("%00") and what is not UTF-8 (tws_utf8_valid()).
  * Threads: any.
  */
-TWS_API long tws_request_param(const tws_request *r, const char *name, char *buf, size_t size);
+TWS_API ptrdiff_t tws_request_param(const tws_request *r, const char *name, char *buf, size_t size);
 
 /**
  * Finds the first header of a name.
@@ -97,7 +102,7 @@ TWS_API bool tws_request_header_at(const tws_request *r, size_t index, const cha
  * Threads: any.
  * RFC: 6265 5.4
  */
-TWS_API long tws_request_cookie(const tws_request *r, const char *name, char *buf, size_t size);
+TWS_API ptrdiff_t tws_request_cookie(const tws_request *r, const char *name, char *buf, size_t size);
 
 /**
  * The subprotocols that the client offers, one by one, in its order of preference.
@@ -110,7 +115,8 @@ TWS_API long tws_request_cookie(const tws_request *r, const char *name, char *bu
  * Threads: any.
  * RFC: 6455 11.3.4
  */
-TWS_API long tws_request_subprotocol_at(const tws_request *r, size_t index, char *buf, size_t size);
+TWS_API ptrdiff_t tws_request_subprotocol_at(const tws_request *r, size_t index, char *buf,
+                                             size_t size);
 
 /**
  * The peer's address, as tws_conn_peer_address() gives it.
@@ -123,16 +129,27 @@ TWS_API long tws_request_subprotocol_at(const tws_request *r, size_t index, char
  */
 TWS_API size_t tws_request_peer_address(const tws_request *r, char *buf, size_t size);
 
+/**
+ * The local address the request came in on, as tws_conn_local_address() gives it.
+ *
+ * @param r the request
+ * @param buf where it goes; zero-terminated whenever size is above 0
+ * @param size room in buf
+ * @return the length of the whole text, as snprintf() counts.
+ * Threads: any.
+ */
+TWS_API size_t tws_request_local_address(const tws_request *r, char *buf, size_t size);
+
 /* ---- The answer ---- */
 
 /**
  * Sets the HTTP status of the answer.
  *
- * In an upgrade hook any status but 101 refuses the upgrade. In a page hook the default is 200.
+ * For an upgrade hook that refuses, the default is 403; for a page hook, 200.
  *
  * @param a the answer
- * @param status 200 to 599 (101 in an upgrade hook is the default)
- * @return TWS_OK; TWS_ERR_ARGUMENT.
+ * @param status 200 to 599
+ * @return TWS_OK; TWS_ERR_ARGUMENT: the answer is now 500.
  * Threads: the one that runs the hook.
  */
 TWS_API tws_err tws_reply_status(tws_reply *a, int status);
@@ -141,7 +158,7 @@ TWS_API tws_err tws_reply_status(tws_reply *a, int status);
  * Adds a header to the answer.
  *
  * Headers that the library writes itself are refused: Connection, Upgrade, Content-Length,
- * Transfer-Encoding, Date, Server, and any whose name begins with Sec-WebSocket-.
+ * Content-Type, Transfer-Encoding, Date, Server, and any whose name begins with Sec-WebSocket-.
  *
  * @param a the answer
  * @param name a token
@@ -191,29 +208,41 @@ TWS_API void tws_reply_user(tws_reply *a, void *user);
 /* ---- Opening handshake ---- */
 
 /*
- * Looks at a valid upgrade request before it is answered; may choose the subprotocol, add headers,
- * set the user pointer, or refuse with tws_reply_status() and tws_reply_body(). Origin has been
- * checked already. Runs on the connection's own thread, within the handshake timeout.
+ * Looks at a valid upgrade request, whatever its path, before it is answered; may choose the
+ * subprotocol, add headers and set the user pointer. Returns true to go on, false to refuse, with
+ * the status and body it has set (default 403). Origin has been checked already. Runs on the
+ * connection's own thread.
  */
-typedef void (*tws_upgrade_fn)(const tws_request *r, tws_reply *a, void *arg);
+typedef bool (*tws_upgrade_fn)(const tws_request *r, tws_reply *a, void *arg);
 /*
- * Answers a plain GET or HEAD (health checks, a page). Returns true when it prepared an answer,
- * false for the default: 426 with `Upgrade: websocket`.
+ * Answers a plain GET or HEAD (health checks, a page). Returns true when it prepared an answer; the
+ * body of an answer to HEAD is left out by the library. False drops what was prepared, for the
+ * default: 426 with `Upgrade: websocket`. The socket is closed after every answer. Other methods
+ * are answered with 405.
  */
 typedef bool (*tws_page_fn)(const tws_request *r, tws_reply *a, void *arg);
 /*
- * Told how each handshake that did not become a connection ended, with the user pointer that the
- * upgrade hook may have set.
+ * Told how each socket ended that did not become a connection: plain pages (TWS_ERR_NOT_UPGRADE),
+ * refusals, timeouts, broken requests, a drain. `r` is NULL when no whole request was read. `user`
+ * is what tws_reply_user() set, else NULL.
  */
-typedef void (*tws_handshake_end_fn)(const tws_error *error, void *user, void *arg);
+typedef void (*tws_handshake_end_fn)(const tws_error *error, const tws_request *r, void *user,
+                                     void *arg);
 
 /* How opening handshakes are judged. */
 typedef struct tws_upgrade_options {
+    size_t size;               /* set by the initialiser */
     tws_ms handshake_timeout;  /* for the whole of it, however it drips; default 10,000 */
     uint32_t max_head_bytes;   /* request line and headers; default 16,384; at most 65,535 */
     uint32_t max_head_fields;  /* header lines; default 100; at most 1,000 */
     bool any_origin;           /* do not look at Origin; default false */
-    const char *const *origins; /* allowed besides the server's own; default none */
+    /*
+     * Origins allowed besides the server's own (host and port of Origin equal to the Host header).
+     * "https://example.com", "https://example.com:8443": exactly that; "example.com": any scheme,
+     * its default port; "*.example.com": any name below it; "null". A request without Origin is not
+     * from a browser and is allowed. Others get 403.
+     */
+    const char *const *origins;
     size_t origin_count;
     const char *const *subprotocols; /* in the server's order of preference; default none */
     size_t subprotocol_count;
@@ -221,7 +250,7 @@ typedef struct tws_upgrade_options {
     tws_upgrade_fn on_upgrade;
     tws_page_fn on_page;
     tws_handshake_end_fn on_handshake_end;
-    void *arg; /* handed to the three above */
+    void *hook_arg; /* handed to the three above */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
     uint64_t reserved[16];
     tws_conn_options conn;
@@ -241,13 +270,15 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  * Performs the server's opening handshake on a connected stream socket that somebody else accepted.
  *
  * Blocks until the handshake is done or refused; plain HTTP requests are answered as a server would.
+ * The connection belongs to no tws_server: none counts, visits or drains it. End it with tws_close();
+ * giving back the last reference of an open connection cuts it.
  *
  * @param out set to the connection, with one reference
  * @param fd the socket; its blocking mode may be changed
- * @param buffered bytes already read from fd, or NULL
- * @param buffered_len how many
+ * @param buffered bytes already read from fd, or NULL; copied; frames may follow the request
+ * @param buffered_len how many; at most max_head_bytes
  * @param opt options, or NULL for the defaults; copied
- * @param error filled on failure when not NULL (set error->size first)
+ * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_HANDSHAKE, TWS_ERR_REFUSED, TWS_ERR_NOT_UPGRADE: the peer has been
  *         answered; TWS_ERR_HANDSHAKE_TIMEOUT; TWS_ERR_EOF; TWS_ERR_NETWORK; TWS_ERR_ARGUMENT;
  *         TWS_ERR_MEMORY.
@@ -261,19 +292,29 @@ TWS_API tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t
 
 /* ---- Server ---- */
 
-/* Runs on the connection's own thread. When it returns, the library closes the connection. */
+/*
+ * Runs on the connection's own thread, whose stack is stack_size bytes: large buffers belong on the
+ * heap. When it returns, the library closes the connection with 1000 if that was not done; from then
+ * on none of its handlers is called and tws_server_each() does not visit it.
+ */
 typedef void (*tws_connection_fn)(tws_conn *c, void *arg);
 
 typedef struct tws_server_options {
     size_t size; /* set by the initialiser */
-    const char *const *listen; /* "HOST:PORT", "[IPV6]:PORT", "unix:PATH"; port 0: any free one */
+    /*
+     * "HOST:PORT", "[IPV6]:PORT", "unix:PATH", "unix:@ABSTRACT"; port 0: any free one. A socket file
+     * that nobody listens on is replaced; it is removed when the server stops. Its mode follows the
+     * umask.
+     */
+    const char *const *listen;
     size_t listen_count;
     int backlog;       /* default 4,096, which the system may lower */
     bool reuse_port;   /* SO_REUSEPORT: several processes share an address; default false */
     tws_connection_fn on_connection;
-    void *arg; /* handed to on_connection */
+    void *arg; /* handed to on_connection, and to the hooks unless hook_arg is set */
     uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */
-    uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503 */
+    uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503.
+                                 Peers on Unix sockets are not counted. */
     size_t stack_size;        /* of a connection's thread; default 256 KiB */
     bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
     tws_log_fn log;           /* default NULL */
@@ -294,9 +335,9 @@ TWS_API void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 /**
  * Listens on all addresses and begins to accept, on a thread of its own.
  *
- * @param out set to the server
+ * @param out set to the server before the first hook or handler can run
  * @param opt the options; copied, strings too. on_connection and at least one address are needed.
- * @param error filled on failure when not NULL (set error->size first); its text names the address
+ * @param error filled on failure when not NULL; its text names the address
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_ADDRESS: an address cannot be listened on, see
  *         sys_errno; TWS_ERR_MEMORY; TWS_ERR_SYSTEM.
  * Threads: any.
@@ -340,19 +381,20 @@ TWS_API void tws_server_wait(tws_server *s);
  * every thread of the server.
  *
  * Handshakes in progress are cut at once. A handler that is computing is waited for however long it
- * takes: a thread cannot be ended from outside.
+ * takes: a thread cannot be ended from outside. `ms` stands in place of the close timeouts.
  *
  * @param s the server
- * @param ms how long peers may take to answer the close; 0: cut at once
+ * @param ms how long connections may take to end; 0: no limit; TWS_NOWAIT: cut at once
  * @return TWS_OK when all connections ended by themselves or with an answered close;
  *         TWS_ERR_TIMEOUT when some had to be cut; TWS_ERR_STATE when called from one of the
  *         server's own connection threads.
- * Threads: any but those of the server's own connections; several calls wait for the first.
+ * Threads: any but those of the server's own connections. Of several calls the earliest end holds,
+ *         so that a second, shorter one hastens the first; all return when it is done.
  */
 TWS_API tws_err tws_server_drain(tws_server *s, tws_ms ms);
 
 /**
- * Drains with 0 ms if that has not been done, and frees the server.
+ * Drains with TWS_NOWAIT if that has not been done, and frees the server.
  *
  * Connections that somebody holds a reference on stay valid, but are over.
  *

@@ -41,14 +41,8 @@ typedef struct tws_reply tws_reply;
 /* A message that is being written piece by piece. */
 typedef struct tws_writer tws_writer;
 
-/* Opcodes of RFC 6455, section 11.8. Messages are TWS_TEXT or TWS_BINARY. */
-typedef enum tws_opcode {
-    TWS_TEXT = 1,
-    TWS_BINARY = 2,
-    TWS_CLOSE = 8,
-    TWS_PING = 9,
-    TWS_PONG = 10
-} tws_opcode;
+/* The two kinds of message, with their opcodes of RFC 6455, section 11.8. */
+typedef enum tws_opcode { TWS_TEXT = 1, TWS_BINARY = 2 } tws_opcode;
 
 /* Close codes of RFC 6455, section 7.4.1, and its registry. */
 typedef enum tws_close_code {
@@ -75,12 +69,14 @@ typedef enum tws_close_code {
  * belong to the connection and may be changed in place; they are valid until the next read on it.
  */
 typedef struct tws_message {
-    tws_opcode opcode; /* TWS_TEXT or TWS_BINARY */
+    tws_opcode opcode;
     uint32_t flags;    /* reserved, 0 */
     char *data;
     size_t len;
     void *owner; /* the library's own, do not touch */
 } tws_message;
+
+#define TWS_MESSAGE_INIT {TWS_TEXT, 0, 0, 0, 0}
 
 /*
  * Memory for the library, in place of malloc, realloc and free. `alloc` and `resize` return NULL
@@ -105,6 +101,16 @@ typedef enum tws_log_level {
  * The library itself never prints; without this hook its lines go nowhere.
  */
 typedef void (*tws_log_fn)(tws_log_level level, const char *text, void *arg);
+
+/**
+ * Tells whether bytes are valid UTF-8, as text messages must be (RFC 3629, RFC 6455 8.1).
+ *
+ * @param data the bytes; may be NULL when len is 0
+ * @param len how many
+ * @return true when they are.
+ * Threads: any.
+ */
+TWS_API bool tws_utf8_valid(const void *data, size_t len);
 
 /**
  * The version of the library that is linked, for example "0.1.0".

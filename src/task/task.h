@@ -1,0 +1,195 @@
+/*
+ * task.h: what a connection's thread is, and everything in the library that can wait.
+ *
+ * Two kinds of thread stand behind one table (struct task_kind): kernel threads, where a blocking
+ * recv is the wait, and light threads, where a wait switches to the next ready light thread.
+ * Nothing outside this folder calls poll, recv, send or a thread's wait by itself.
+ *
+ * Results are 0 or above, or a negative errno:
+ *   -ETIMEDOUT  the deadline came
+ *   -EAGAIN     a try would have to wait; from task_recv after a whole `period` of silence
+ * A socket that was shut down wakes its waiters: they see end of input or EPIPE.
+ */
+#ifndef TASK_TASK_H
+#define TASK_TASK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <tws/types.h>
+
+/* Points in time: base_clock_ns(). */
+#define TASK_FOREVER INT64_MAX
+#define TASK_NOW INT64_C(0)
+
+struct task_kind;
+struct pollfd;
+
+/* now + ms; TASK_FOREVER for 0, TASK_NOW for TWS_NOWAIT. */
+int64_t task_deadline(tws_ms ms);
+
+/* ---- Park and wake: one thread waits for one word from another. ---- */
+
+struct task_park {
+    _Atomic uint32_t state;
+    void *task; /* the light thread that waits; NULL: a kernel thread */
+};
+
+void task_park_init(struct task_park *p);
+/* Until task_unpark(), which may come first, or the deadline. 0 or -ETIMEDOUT. */
+int task_park(struct task_park *p, int64_t deadline);
+/* From any thread. p must live until this returns: wake under the lock that the waiter takes. */
+void task_unpark(struct task_park *p);
+
+/* ---- Queue: threads that wait for a state that a mutex guards. ---- */
+
+/* For short sections only: never held across anything that waits. */
+typedef pthread_mutex_t task_mutex;
+
+struct task_wait {
+    struct task_wait *next, *prev;
+    struct task_park park;
+    bool queued;
+};
+
+struct task_queue { /* guarded by the mutex that its waiters name */
+    struct task_wait *head, *tail;
+};
+
+/* Waits in order of arrival. mu is held at the call and again at return. 0 or -ETIMEDOUT. */
+int task_queue_wait(struct task_queue *q, task_mutex *mu, int64_t deadline);
+void task_queue_wake_one(struct task_queue *q);
+void task_queue_wake_all(struct task_queue *q);
+
+/* ---- Threads ---- */
+
+enum task_kind_id { TASK_KERNEL = 0 };
+
+struct task_options {
+    enum task_kind_id kind;
+    size_t stack_size;
+    bool spread;      /* kernel threads: one core each in turn */
+    const char *name; /* of the threads, at most 15 characters */
+    const tws_allocator *allocator;
+};
+
+/* The threads of one server. */
+struct task_runtime {
+    const struct task_kind *kind;
+    const tws_allocator *allocator;
+    task_mutex mu;
+    uint32_t count;          /* mu: threads spawned and not yet ended */
+    struct task_queue ended; /* mu: woken when count becomes 0 */
+};
+
+/* 0 or -errno. */
+int task_runtime_new(struct task_runtime **out, const struct task_options *opt);
+/* Runs fn(arg) on a new thread. 0 or -errno; then fn will not run. */
+int task_spawn(struct task_runtime *rt, void (*fn)(void *arg), void *arg);
+uint32_t task_runtime_count(struct task_runtime *rt);
+/* Until no spawned thread is left. 0 or -ETIMEDOUT. */
+int task_runtime_wait(struct task_runtime *rt, int64_t deadline);
+/* Waits for and joins every thread. NULL is fine. */
+void task_runtime_free(struct task_runtime *rt);
+
+/* A thread of the library's own beside the connections': accepting, watching. */
+struct task_service {
+    pthread_t thread;
+    void (*fn)(void *arg);
+    void *arg;
+    const char *name;
+    bool urgent; /* asks for short slices, so that it does not starve behind the connections */
+};
+
+/* name at most 15 characters, constant. 0 or -errno. */
+int task_service_start(struct task_service *s, const char *name, bool urgent, void (*fn)(void *),
+                       void *arg);
+void task_service_join(struct task_service *s);
+
+/* Tells the running threads apart: equal only within one thread. Never 0. */
+uintptr_t task_self(void);
+void task_sleep(int64_t deadline);
+/* Gives back stack pages that an earlier, deeper call touched on this spawned thread. */
+void task_trim_stack(void);
+
+/* ---- Events: a descriptor that makes task_poll() return. ---- */
+
+struct task_event {
+    int fd;
+};
+
+int task_event_init(struct task_event *e); /* 0 or -errno */
+void task_event_destroy(struct task_event *e);
+void task_event_set(struct task_event *e); /* async-signal-safe */
+void task_event_clear(struct task_event *e);
+/* poll(2) with a deadline, restarted after signals. The number of ready descriptors, or -errno. */
+int task_poll(struct pollfd *fds, size_t count, int64_t deadline);
+
+/* ---- Sockets ---- */
+
+enum task_dir { TASK_READ, TASK_WRITE };
+
+struct task_socket {
+    const struct task_kind *kind;
+    int fd;
+    _Atomic bool interrupted;
+    /* Kernel threads; the reader's own. */
+    bool recv_waits;  /* the next task_recv blocks in the system call itself */
+    tws_ms recv_wait; /* SO_RCVTIMEO as it stands */
+    int edge_fd;      /* waits for new input after an interrupt; -1: none yet */
+};
+
+/* Takes fd over. rt may be NULL: kernel threads. 0 or -errno (fd is then still the caller's). */
+int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd);
+/* close(2). Nobody may be inside a call. */
+void task_socket_close(struct task_socket *s);
+
+/*
+ * Before every task_recv: waits until there may be input, needing no buffer meanwhile, or arranges
+ * that task_recv itself waits. `deadline` is exact and costs a system call; with TASK_FOREVER there
+ * is none, and task_recv returns -EAGAIN after `period` milliseconds of silence (0: never).
+ * 0, -ETIMEDOUT, -EAGAIN (period), or another -errno.
+ */
+int task_await(struct task_socket *s, int64_t deadline, tws_ms period);
+/* Bytes, 0 at end of input, -EAGAIN, or -errno. */
+ssize_t task_recv(struct task_socket *s, void *buf, size_t len);
+/* True after task_await when task_recv needs its buffer while it waits. */
+static inline bool task_recv_waits(const struct task_socket *s)
+{
+    return s->recv_waits;
+}
+/* Tries to send, never waits. Bytes taken, -EAGAIN when none, or -errno. Never raises SIGPIPE. */
+ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count);
+/* Until some bytes can be sent or the socket was shut down. 0, -ETIMEDOUT or -errno. */
+int task_await_send(struct task_socket *s, int64_t deadline);
+/*
+ * Wakes the thread that waits for input, for good: from now on its waits end at once when there is
+ * none. What the peer still sends can be read on, by waiting with a deadline.
+ */
+void task_interrupt(struct task_socket *s);
+/* shutdown(2) by SHUT_RD, SHUT_WR or SHUT_RDWR; wakes both directions as that says. */
+void task_shutdown(struct task_socket *s, int how);
+
+/* ---- The table ---- */
+
+struct task_kind {
+    const char *name;
+    int (*runtime_new)(struct task_runtime **out, const struct task_options *opt);
+    void (*runtime_free)(struct task_runtime *rt);
+    int (*spawn)(struct task_runtime *rt, void (*fn)(void *), void *arg);
+    int (*socket_init)(struct task_socket *s, struct task_runtime *rt);
+    void (*socket_close)(struct task_socket *s);
+    int (*await)(struct task_socket *s, int64_t deadline, tws_ms period);
+    ssize_t (*recv)(struct task_socket *s, void *buf, size_t len);
+    int (*await_send)(struct task_socket *s, int64_t deadline);
+    void (*interrupt)(struct task_socket *s);
+};
+
+extern const struct task_kind task_kernel;
+
+#endif

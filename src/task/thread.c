@@ -1,0 +1,232 @@
+/* Runtimes, service threads, events, poll: what does not depend on the kind of thread. */
+#include "task/task.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const struct task_kind *kind_of(enum task_kind_id id)
+{
+    switch (id) {
+    case TASK_KERNEL:
+        return &task_kernel;
+    }
+    return NULL;
+}
+
+int task_runtime_new(struct task_runtime **out, const struct task_options *opt)
+{
+    const struct task_kind *kind = kind_of(opt->kind);
+    int r;
+
+    if (!kind)
+        return -ENOTSUP;
+    r = kind->runtime_new(out, opt);
+    if (r < 0)
+        return r;
+    (*out)->kind = kind;
+    (*out)->allocator = opt->allocator;
+    (*out)->count = 0;
+    (*out)->ended.head = (*out)->ended.tail = NULL;
+    pthread_mutex_init(&(*out)->mu, NULL);
+    return 0;
+}
+
+int task_spawn(struct task_runtime *rt, void (*fn)(void *arg), void *arg)
+{
+    return rt->kind->spawn(rt, fn, arg);
+}
+
+uint32_t task_runtime_count(struct task_runtime *rt)
+{
+    uint32_t count;
+
+    pthread_mutex_lock(&rt->mu);
+    count = rt->count;
+    pthread_mutex_unlock(&rt->mu);
+    return count;
+}
+
+int task_runtime_wait(struct task_runtime *rt, int64_t deadline)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&rt->mu);
+    while (rt->count > 0 && r == 0)
+        r = task_queue_wait(&rt->ended, &rt->mu, deadline);
+    r = rt->count > 0 ? r : 0;
+    pthread_mutex_unlock(&rt->mu);
+    return r;
+}
+
+void task_runtime_free(struct task_runtime *rt)
+{
+    if (!rt)
+        return;
+    task_runtime_wait(rt, TASK_FOREVER);
+    rt->kind->runtime_free(rt);
+}
+
+/*
+ * The accept thread wakes among as many runnable threads as there are busy connections. With equal
+ * weight and equal slices it waits its turn behind all of them; a short slice gives it an early
+ * deadline, so that it runs soon after it wakes (Linux 6.12 and later; elsewhere this is refused
+ * or has no effect, and does no harm).
+ */
+static void ask_for_short_slices(void)
+{
+    struct {
+        uint32_t size;
+        uint32_t policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {.size = sizeof attr, .policy = SCHED_OTHER};
+
+    attr.nice = 0;
+    attr.runtime = 100000;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+static void *service_main(void *p)
+{
+    struct task_service *s = p;
+
+    pthread_setname_np(pthread_self(), s->name);
+    if (s->urgent)
+        ask_for_short_slices();
+    s->fn(s->arg);
+    return NULL;
+}
+
+int task_service_start(struct task_service *s, const char *name, bool urgent, void (*fn)(void *),
+                       void *arg)
+{
+    sigset_t all, old;
+    int r;
+
+    s->fn = fn;
+    s->arg = arg;
+    s->name = name;
+    s->urgent = urgent;
+    /* Signals are for the application's threads; connection threads inherit this mask. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&s->thread, NULL, service_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -r;
+}
+
+void task_service_join(struct task_service *s)
+{
+    pthread_join(s->thread, NULL);
+}
+
+int task_event_init(struct task_event *e)
+{
+    e->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return e->fd < 0 ? -errno : 0;
+}
+
+void task_event_destroy(struct task_event *e)
+{
+    if (e->fd >= 0)
+        close(e->fd);
+    e->fd = -1;
+}
+
+void task_event_set(struct task_event *e)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t n = write(e->fd, &one, sizeof one); /* EAGAIN: it is set already, many times */
+
+    (void)n;
+    errno = saved;
+}
+
+void task_event_clear(struct task_event *e)
+{
+    uint64_t value;
+    ssize_t n = read(e->fd, &value, sizeof value);
+
+    (void)n;
+}
+
+int task_poll(struct pollfd *fds, size_t count, int64_t deadline)
+{
+    for (;;) {
+        struct timespec ts;
+        struct timespec *limit = NULL;
+        int n;
+
+        if (deadline != TASK_FOREVER) {
+            int64_t left = deadline > 0 ? deadline - base_clock_ns() : 0;
+
+            ts = base_timespec(left > 0 ? left : 0);
+            limit = &ts;
+        }
+        n = ppoll(fds, count, limit, NULL);
+        if (n >= 0)
+            return n;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+void task_sleep(int64_t deadline)
+{
+    struct timespec ts = base_timespec(deadline);
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR) {
+    }
+}
+
+/* ---- Sockets: dispatch ---- */
+
+int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
+{
+    s->kind = rt ? rt->kind : &task_kernel;
+    s->fd = fd;
+    s->recv_waits = false;
+    s->recv_wait = 0;
+    s->edge_fd = -1;
+    atomic_init(&s->interrupted, false);
+    return s->kind->socket_init(s, rt);
+}
+
+void task_socket_close(struct task_socket *s)
+{
+    s->kind->socket_close(s);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+int task_await(struct task_socket *s, int64_t deadline, tws_ms period)
+{
+    return s->kind->await(s, deadline, period);
+}
+
+ssize_t task_recv(struct task_socket *s, void *buf, size_t len)
+{
+    return s->kind->recv(s, buf, len);
+}
+
+int task_await_send(struct task_socket *s, int64_t deadline)
+{
+    return s->kind->await_send(s, deadline);
+}
+
+void task_interrupt(struct task_socket *s)
+{
+    if (!atomic_exchange(&s->interrupted, true))
+        s->kind->interrupt(s);
+}
