@@ -5,6 +5,7 @@
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
+export PYTHONDONTWRITEBYTECODE := 1
 
 # Build variants have their own object trees: release in build/, the sanitizers in build/asan and build/tsan.
 VARIANT ?= release
@@ -13,8 +14,8 @@ include mk/flags.mk
 include mk/lib.mk
 include mk/examples.mk
 include tests/tests.mk
-include mk/install.mk
 include mk/check.mk
+include mk/install.mk
 -include bench/bench.mk
 
 .PHONY: all demo deps help clean format FORCE

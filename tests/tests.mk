@@ -49,3 +49,5 @@ $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(STATIC_LIB)
 
 .SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
 -include $(TEST_OBJS:.o=.d)
+
+include tests/autobahn/autobahn.mk

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""The shared library exports exactly what the headers declare, and the library holds no global state.
+
+usage: check-exports.py SHARED_LIB STATIC_LIB
+"""
+
+import re
+import subprocess
+import sys
+
+import headers
+
+# Writable data that is not a table: name: reason.
+ALLOWED_GLOBALS = {
+}
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def exported(shared):
+    """Names of kind 'A' are the version nodes themselves."""
+    rows = [line.split() for line in run("nm", "-D", "--defined-only", shared).splitlines()]
+    return {row[2].split("@")[0] for row in rows if len(row) == 3 and row[1] != "A"}
+
+
+def writable(static):
+    """Objects in writable sections of the archive; what the linker only relocates is constant afterwards."""
+    found, member = [], "?"
+    for line in run("objdump", "-t", static).splitlines():
+        match = re.match(r"(\S+\.o):\s", line)
+        if match:
+            member = match.group(1)
+            continue
+        match = re.match(r"\S+ (.{7}) (\.data|\.bss|\.tdata|\.tbss|\*COM\*)(\S*)\t\S+ +(?:\.hidden )?(\S+)$", line)
+        if match and "O" in match.group(1) and not match.group(3).startswith(".rel.ro"):
+            found.append((member, match.group(2), match.group(4)))
+    return found
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    shared, static = sys.argv[1:]
+    declared = {fn.name for h in headers.read_headers() for fn in h.functions}
+    have = exported(shared)
+    faults = [f"{shared}: {name} is declared TWS_API but not exported" for name in sorted(declared - have)]
+    faults += [f"{shared}: {name} is exported but not declared TWS_API" for name in sorted(have - declared)]
+    faults += [f"{static}({member}): {name} is global state ({section})"
+               for member, section, name in writable(static) if re.sub(r"\.\d+$", "", name) not in ALLOWED_GLOBALS]
+    soname = re.search(r"SONAME\s+(\S+)", run("objdump", "-p", shared))
+    major = re.search(r"#define TWS_VERSION_MAJOR (\d+)", open("include/tws/types.h", encoding="utf-8").read())
+    if not soname or not major or soname.group(1) != f"libtws.so.{major.group(1)}":
+        faults.append(f"{shared}: SONAME is {soname and soname.group(1)}, not libtws.so.MAJOR")
+    print("\n".join(faults) if faults else f"exports: {len(have)} functions, no global state")
+    return 1 if faults or not have else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

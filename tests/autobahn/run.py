@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Runs the Autobahn testsuite's fuzzing client against a server and judges the report.
+
+Where a Docker engine answers, the testsuite's own image is the referee; else kosoku, which runs the same case files,
+is put into a virtual environment below the output directory. Both write the same report, and there is one reader.
+Everything but OK and INFORMATIONAL is a failure, and so is a run with fewer cases than there should be.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+KOSOKU = "kosoku==0.1.0"
+IMAGE = "crossbario/autobahn-testsuite"
+ALL_CASES = 517
+CASES_IN = {"12.*": 90, "13.*": 126}  # groups that can be left out as a whole
+GOOD = ("OK", "INFORMATIONAL")
+
+
+class Fault(Exception):
+    """Something that kept the run from happening; its text is for a person."""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True, help="directory for the report, the log and kosoku")
+    parser.add_argument("--echo", help="echo server to start on a free port")
+    parser.add_argument("--url", help="a server that runs already, instead")
+    parser.add_argument("--exclude", default="", help="case patterns to leave out, separated by blanks")
+    parser.add_argument("--cases", default="", help="only these patterns; the number of cases is then not judged")
+    parser.add_argument("--minutes", type=float, default=20, help="time limit of the whole run")
+    return parser.parse_args()
+
+
+# ---- the server under test ----
+
+class Echo:
+    """The library's echo example on a free port."""
+
+    def __init__(self, program):
+        self.lines = []
+        self.ready = threading.Event()
+        self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.ready.wait(15)
+        match = re.search(r"listening on \S*:(\d+)", "\n".join(self.lines))
+        if not match:
+            self.stop()
+            raise Fault(f"{program} did not say where it listens; it said: {self.lines}")
+        self.url = f"ws://127.0.0.1:{match.group(1)}"
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if "listening on" in line:
+                self.ready.set()
+        self.ready.set()
+
+    def stop(self):
+        """Drains the server; a status other than 0 is a finding, as a sanitizer's would be."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "the server did not end within 20 s of SIGTERM"
+        self.reader.join(5)
+        return f"the server ended with status {status}: {self.lines[-5:]}" if status else None
+
+
+# ---- the referee ----
+
+def docker_answers():
+    if not shutil.which("docker"):
+        return False
+    try:
+        return subprocess.run(["docker", "info"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=20).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def docker_command(url, report, args):
+    config = {
+        "outdir": "/reports", "servers": [{"url": url}],
+        "cases": args.cases.split() or ["*"], "exclude-cases": args.exclude.split(), "exclude-agent-cases": {},
+    }
+    with open(os.path.join(args.out, "fuzzingclient.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f, indent=2)
+    return ["docker", "run", "--rm", "--network", "host", "--user", f"{os.getuid()}:{os.getgid()}", "-v", f"{os.path.abspath(args.out)}:/config:ro",
+            "-v", f"{os.path.abspath(report)}:/reports", IMAGE,
+            "wstest", "-m", "fuzzingclient", "-s", "/config/fuzzingclient.json"]
+
+
+def new_enough_python():
+    """kosoku needs Python 3.10; the one that runs this script is tried first."""
+    for name in [sys.executable] + [f"python3.{n}" for n in range(14, 9, -1)] + ["python3"]:
+        path = shutil.which(name)
+        probe = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))"
+        if path and subprocess.run([path, "-c", probe], stderr=subprocess.DEVNULL).returncode == 0:
+            return path
+    raise Fault("neither a Docker engine nor Python 3.10 with venv is here; on Debian: "
+                "apt-get install python3-venv")
+
+
+def kosoku(args):
+    """The program's path, installed on first use."""
+    home = os.path.join(args.out, "venv")
+    program = os.path.join(home, "bin", "kosoku")
+    stamp = os.path.join(home, "installed.txt")
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as f:
+            if f.read() == KOSOKU and os.access(program, os.X_OK):
+                return program
+    print(f"autobahn: installing {KOSOKU} into {home}", flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+    for command in ([new_enough_python(), "-m", "venv", home],
+                    [os.path.join(home, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", KOSOKU]):
+        if subprocess.run(command).returncode != 0:
+            raise Fault(f"this failed: {' '.join(command)}")
+    with open(stamp, "w", encoding="utf-8") as f:
+        f.write(KOSOKU)
+    return program
+
+
+def kosoku_command(url, report, args):
+    command = [kosoku(args), "-m", "fuzzingclient", "-o", report, url]
+    for pattern in args.cases.split():
+        command += ["-i", pattern]
+    for pattern in args.exclude.split():
+        command += ["-x", pattern]
+    return command
+
+
+def referee(url, args):
+    """Runs the cases; the referee's own verdict is not asked, since ours is stricter."""
+    report = os.path.join(args.out, "report")
+    shutil.rmtree(report, ignore_errors=True)
+    os.makedirs(report)
+    use_docker = docker_answers()
+    command = (docker_command if use_docker else kosoku_command)(url, report, args)
+    print(f"autobahn: {'Docker image ' + IMAGE if use_docker else KOSOKU} against {url}", flush=True)
+    log_path = os.path.join(args.out, "referee.log")
+    with open(log_path, "wb") as log:
+        try:
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                           timeout=args.minutes * 60)
+        except subprocess.TimeoutExpired:
+            print(f"autobahn: cut after {args.minutes:.0f} minutes", flush=True)
+    index = os.path.join(report, "index.json")
+    if not os.path.exists(index):
+        with open(log_path, encoding="utf-8", errors="replace") as log:
+            tail = log.read().splitlines()[-15:]
+        raise Fault("the referee left no report; it said:\n    " + "\n    ".join(tail))
+    return index
+
+
+# ---- the verdict ----
+
+def case_key(name):
+    return [int(part) for part in name.split(".")]
+
+
+def judge(index, expected):
+    with open(index, encoding="utf-8") as f:
+        agents = json.load(f)
+    if len(agents) != 1:
+        raise Fault(f"the report names {len(agents)} agents: {', '.join(agents) or 'none'}")
+    agent, cases = next(iter(agents.items()))
+    behaviour = [row["behavior"] for row in cases.values()]
+    closing = [row["behaviorClose"] for row in cases.values()]
+    failed = [b for b in behaviour if b not in GOOD + ("NON-STRICT", "UNCLEAN")]
+    unclean = [1 for b, c in zip(behaviour, closing) if "UNCLEAN" in (b, c)]
+    print("\n| agent | cases | Pass | Info | NonStrict | Unclean | Failed |\n|---|---|---|---|---|---|---|")
+    print(f"| {agent} | {len(cases)} | {behaviour.count('OK')} | {behaviour.count('INFORMATIONAL')} | "
+          f"{behaviour.count('NON-STRICT')} | {len(unclean)} | {len(failed)} |\n")
+    bad = [name for name in sorted(cases, key=case_key)
+           if cases[name]["behavior"] not in GOOD or cases[name]["behaviorClose"] not in GOOD]
+    for name in bad:
+        print(f"case {name}: {cases[name]['behavior']}, closing: {cases[name]['behaviorClose']}")
+    missing = expected - len(cases) if expected else 0
+    if missing:
+        print(f"{len(cases)} cases ran instead of {expected}")
+    return len(cases) - len(bad), len(bad) + abs(missing)
+
+
+def expected_cases(args):
+    left_out = args.exclude.split()
+    if args.cases or any(pattern not in CASES_IN for pattern in left_out):
+        return None
+    return ALL_CASES - sum(CASES_IN[pattern] for pattern in set(left_out))
+
+
+def run(args):
+    os.makedirs(args.out, exist_ok=True)
+    if args.exclude:
+        print(f"autobahn: cases left out: {args.exclude}")
+    echo = None if args.url else Echo(args.echo)
+    end = None
+    try:
+        index = referee(args.url or echo.url, args)
+    finally:
+        end = echo.stop() if echo else None
+    passed, failed = judge(index, expected_cases(args))
+    if end:
+        print(end)
+        failed += 1
+    print(f"report: {os.path.join(os.path.dirname(index), 'index.html')}")
+    return passed, failed
+
+
+def main():
+    args = arguments()
+    if bool(args.url) == bool(args.echo):
+        print("autobahn: give either --url or --echo", file=sys.stderr)
+        return 2
+    try:
+        passed, failed = run(args)
+    except Fault as fault:
+        print(f"autobahn: {fault}", file=sys.stderr)
+        passed, failed = 0, 1
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
