@@ -157,9 +157,7 @@ static inline bool feed(struct wire_utf8 *u, const uint8_t *p, size_t n,
 {
     unsigned state = u->state;
 
-    while (state != ACCEPT && n > 0) {
-        if (state == REJECT)
-            return false;
+    while (state != ACCEPT && state != REJECT && n > 0) {
         state = step(state, *p++);
         n--;
     }
