@@ -1,6 +1,6 @@
 /* Base 64 with padding (RFC 4648, section 4). */
-#ifndef TWS_WIRE_BASE64_H
-#define TWS_WIRE_BASE64_H
+#ifndef WIRE_BASE64_H
+#define WIRE_BASE64_H
 
 #include <stddef.h>
 #include <stdint.h>

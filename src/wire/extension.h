@@ -8,8 +8,8 @@
  * 400, the client gives up. Order matters to offers, so names are given in the order of the list
  * and may repeat.
  */
-#ifndef TWS_WIRE_EXTENSION_H
-#define TWS_WIRE_EXTENSION_H
+#ifndef WIRE_EXTENSION_H
+#define WIRE_EXTENSION_H
 
 #include <stdbool.h>
 #include <stddef.h>

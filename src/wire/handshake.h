@@ -6,8 +6,8 @@
  * message, which did not fit when it is above `cap`, or -(enum handshake_fault) when a part of it
  * may not be sent.
  */
-#ifndef TWS_WIRE_HANDSHAKE_H
-#define TWS_WIRE_HANDSHAKE_H
+#ifndef WIRE_HANDSHAKE_H
+#define WIRE_HANDSHAKE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,9 +20,13 @@
 
 #define HANDSHAKE_KEY_LEN 24    /* Sec-WebSocket-Key: base64 of 16 bytes */
 #define HANDSHAKE_ACCEPT_LEN 28 /* Sec-WebSocket-Accept: base64 of a SHA-1 */
+/* Subprotocols in one request; more are refused. It bounds the work of looking for doubles. */
+#define HANDSHAKE_PROTOCOLS_MAX 64
 
 /* Sec-WebSocket-Key from 16 random bytes. */
 void handshake_key(char key[HANDSHAKE_KEY_LEN], const uint8_t nonce[16]);
+/* 24 characters that are the canonical base64 form of 16 bytes. */
+bool handshake_key_valid(struct wire_text key);
 /* Sec-WebSocket-Accept that answers a key (RFC 6455 4.2.2 item 5.4). */
 void handshake_accept(char accept[HANDSHAKE_ACCEPT_LEN], const char key[HANDSHAKE_KEY_LEN]);
 
@@ -46,7 +50,7 @@ enum handshake_verdict {
     HANDSHAKE_BAD_VERSION,    /* 400: missing, twice, not a number */
     HANDSHAKE_OTHER_VERSION,  /* 426: not 13 */
     HANDSHAKE_BAD_KEY,        /* 400: missing, twice, not canonical base64 of 16 bytes */
-    HANDSHAKE_BAD_PROTOCOLS,  /* 400: malformed list, or the same twice */
+    HANDSHAKE_BAD_PROTOCOLS,  /* 400: malformed list, the same twice, too many */
     HANDSHAKE_BAD_EXTENSIONS, /* 400: malformed list */
     HANDSHAKE_BAD_ORIGIN      /* 400: Origin twice; whether one is welcome, the server asks */
 };

@@ -18,8 +18,8 @@
  * It is lenient in three places: one empty line before a request (2.2), a status line without the
  * blank before its empty reason, and a minor version above 1, which counts as 1.1 (RFC 9110 2.5).
  */
-#ifndef TWS_WIRE_HTTP_H
-#define TWS_WIRE_HTTP_H
+#ifndef WIRE_HTTP_H
+#define WIRE_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,9 +79,10 @@ struct http_head {
     uint32_t mark; /* where the current element began */
     uint32_t end;  /* behind the last character of a value that was not a blank */
     uint8_t state;
-    uint8_t result; /* enum http_result */
-    uint8_t error;
-    uint8_t match; /* methods the bytes so far may still spell; characters of HTTP/ seen; digits */
+    uint8_t result;  /* enum http_result */
+    uint8_t error;   /* what http_head_error_text tells */
+    uint8_t methods; /* methods with a target form of their own that the bytes may still spell */
+    uint8_t digits;  /* of a status or a port, so far */
     uint8_t major;
 };
 

@@ -4,8 +4,8 @@
  * Names are compared as ASCII without case. Bytes above 127 have no place in either field, since
  * names travel in their ASCII form, and are refused rather than folded.
  */
-#ifndef TWS_WIRE_ORIGIN_H
-#define TWS_WIRE_ORIGIN_H
+#ifndef WIRE_ORIGIN_H
+#define WIRE_ORIGIN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  * SHA-1 (FIPS 180-4), for Sec-WebSocket-Accept only. RFC 6455 asks nothing of it that its known
  * collisions would break: it shows that the peer read the key.
  */
-#ifndef TWS_WIRE_SHA1_H
-#define TWS_WIRE_SHA1_H
+#ifndef WIRE_SHA1_H
+#define WIRE_SHA1_H
 
 #include <stddef.h>
 #include <stdint.h>

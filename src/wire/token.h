@@ -1,37 +1,19 @@
 /*
  * Tokens, field values and comma lists of RFC 9110, section 5.6.
  *
- * Everything here is ASCII only and knows no locale: a Kelvin sign never equals a k.
+ * Everything here is ASCII only and knows no locale.
  */
-#ifndef TWS_WIRE_TOKEN_H
-#define TWS_WIRE_TOKEN_H
+#ifndef WIRE_TOKEN_H
+#define WIRE_TOKEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/text.h"
+
 struct http_field;
 struct http_head;
-
-/* A piece of somebody else's bytes: not terminated, valid as long as they are. */
-struct wire_text {
-    const char *at;
-    size_t len;
-};
-
-/* A terminated string as a text. NULL gives an empty text whose `at` is NULL. */
-struct wire_text wire_text_of(const char *string);
-/* The text without the blanks and tabs around it (OWS, RFC 9110 5.6.3). */
-struct wire_text wire_text_trim(struct wire_text text);
-
-/* Byte for byte. */
-bool wire_text_equal(struct wire_text a, struct wire_text b);
-/* ASCII letters compare without case, every other byte must be the same. */
-bool wire_text_equal_nocase(struct wire_text a, struct wire_text b);
-/* `text` against a terminated string, ASCII letters without case. */
-bool wire_text_is(struct wire_text text, const char *string);
-/* Byte for byte in a time that depends on `len` only, for secrets. */
-bool wire_equal_secret(const void *a, const void *b, size_t len);
 
 /* tchar, RFC 9110 5.6.2. */
 bool token_char(uint8_t c);
@@ -54,6 +36,7 @@ struct token_list {
     const char *name;
     const struct http_field *field;
     struct wire_text rest;
+    int ended; /* 0, or what token_list_next goes on to answer: 1 for the end, -1 */
 };
 
 /* `name`, `head` and `buf` must outlive the list. */

@@ -11,8 +11,8 @@
  * outside RFC 3986 must come percent-encoded; only brackets in path and query pass, since they
  * are in wide use there.
  */
-#ifndef TWS_WIRE_URL_H
-#define TWS_WIRE_URL_H
+#ifndef WIRE_URL_H
+#define WIRE_URL_H
 
 #include <stdbool.h>
 #include <stddef.h>
