@@ -9,7 +9,7 @@
  * From this length on the 32 byte code wins over the 16 byte code. Below, the call into a second
  * function costs more than the wider words save.
  */
-#define AVX2_MIN 128
+#define AVX2_MIN 64
 
 static uint64_t load64(const uint8_t *p)
 {
