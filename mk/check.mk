@@ -1,6 +1,6 @@
 # `make check`: everything that can be judged without running the library. `make check-NAME` runs one of them.
 
-CHECKS := layers contracts headers exports size text format shell man cppcheck tidy
+CHECKS := layers contracts headers exports install size text format shell man cppcheck tidy
 .PHONY: check $(addprefix check-,$(CHECKS))
 
 # Written by hand and in C: what the format and the analysers look at.
@@ -22,6 +22,8 @@ check-headers:
 	@scripts/check-headers.sh
 check-exports: lib
 	@$(PYTHON) scripts/check-exports.py $(SHARED_LIB) $(STATIC_LIB)
+check-install: lib man
+	@MAKE='$(MAKE)' CC='$(CC)' scripts/check-install.sh $(abspath $(B)/install-check)
 check-size:
 	@$(PYTHON) scripts/check-size.py
 check-text:

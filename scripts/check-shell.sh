@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck over every tracked shell script, known by its name or its first line.
+# Runs shellcheck over every tracked shell script, known by its name or its first line.
 set -u
 scripts=()
 peers=() # these share variables with files whose path is known only when they run

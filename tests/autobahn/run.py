@@ -97,8 +97,8 @@ def docker_command(url, report, args):
     }
     with open(os.path.join(args.out, "fuzzingclient.json"), "w", encoding="utf-8") as f:
         json.dump(config, f, indent=2)
-    return ["docker", "run", "--rm", "--network", "host", "--user", f"{os.getuid()}:{os.getgid()}", "-v", f"{os.path.abspath(args.out)}:/config:ro",
-            "-v", f"{os.path.abspath(report)}:/reports", IMAGE,
+    return ["docker", "run", "--rm", "--network", "host", "--user", f"{os.getuid()}:{os.getgid()}",
+            "-v", f"{os.path.abspath(args.out)}:/config:ro", "-v", f"{os.path.abspath(report)}:/reports", IMAGE,
             "wstest", "-m", "fuzzingclient", "-s", "/config/fuzzingclient.json"]
 
 
