@@ -28,13 +28,14 @@ all: lib examples
 deps:
 	@scripts/deps.sh build test
 
-## demo: chat at http://127.0.0.1:8080/, echo at ws://127.0.0.1:8080/echo, counters at /metrics
+## demo: chat, echo and counters at http://127.0.0.1:8080/; `make demo PORT=N` takes another port
 demo:
 	@scripts/deps.sh --quiet build
 	@$(MAKE) --no-print-directory $(B)/examples/chat
 	@$(B)/examples/chat $(DEMO_ARGS)
 
-DEMO_ARGS ?= --listen 127.0.0.1:8080
+PORT ?= 8080
+DEMO_ARGS ?= --listen 127.0.0.1:$(PORT)
 
 ## clean: remove everything that was built
 clean:
