@@ -31,7 +31,7 @@ deps:
 ## demo: chat, echo and counters at http://127.0.0.1:8080/; `make demo PORT=N` takes another port
 demo:
 	@scripts/deps.sh --quiet build
-	@$(MAKE) --no-print-directory $(B)/examples/chat
+	@$(SUBMAKE) $(B)/examples/chat
 	@$(B)/examples/chat $(DEMO_ARGS)
 
 PORT ?= 8080

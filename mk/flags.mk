@@ -16,6 +16,10 @@ else
 B := $(BUILD)/$(VARIANT)
 endif
 
+# What a recipe builds for itself uses all cores, unless the user has said how many.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+
 # One short line per step; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-8s%s\n' '$(1)' '$(2)'

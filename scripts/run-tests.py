@@ -12,6 +12,7 @@ import ctypes
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,9 +134,23 @@ def run(program, log_path, env, timeout):
             status = child.wait(timeout=timeout)
         except subprocess.TimeoutExpired:
             status = None
+            show_threads(child.pid, log)
         finally:
             left = end_group(child)
     return status, left
+
+
+def show_threads(pid, log):
+    """Where every thread stood when the time was over, as far as gdb is here to tell."""
+    gdb = shutil.which("gdb")
+    if gdb:
+        log.write(b"\nstill running; its threads:\n")
+        log.flush()
+        try:
+            subprocess.run([gdb, "-q", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"],
+                           stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.DEVNULL, timeout=60)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def end_group(child):

@@ -9,13 +9,15 @@ TEST_KIT := $(patsubst %.c,$(B)/obj/%.o,$(sort $(filter-out %_test.c,\
 	$(wildcard $(addsuffix /*.c,$(TEST_DIRS) tests/support)))))
 TEST_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(TEST_SRCS)) $(TEST_KIT)
 TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integration/*.py)))
+# The checkers of `make check` and the test runner are tested too.
+TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
 TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
 
 # `make test T=NAME`: those with NAME in their file name.
-chosen = $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p))),$(p))),$(1))
+chosen = $(strip $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p))),$(p))),$(1)))
 RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B)
 
 .PHONY: test test-tsan test-build test-run tsan-build tsan-run
@@ -24,18 +26,18 @@ RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B)
 ## test: unit and integration tests under ASan and UBSan; `make test T=NAME` runs those whose name has NAME in it
 test:
 	@scripts/deps.sh --quiet build test
-	@$(MAKE) --no-print-directory VARIANT=asan test-build
-	@$(MAKE) --no-print-directory VARIANT=asan test-run
+	@$(SUBMAKE) VARIANT=asan test-build
+	@$(SUBMAKE) VARIANT=asan test-run
 
 ## test-tsan: the threaded C tests under ThreadSanitizer
 test-tsan:
 	@scripts/deps.sh --quiet build test
-	@$(MAKE) --no-print-directory VARIANT=tsan tsan-build
-	@$(MAKE) --no-print-directory VARIANT=tsan tsan-run
+	@$(SUBMAKE) VARIANT=tsan tsan-build
+	@$(SUBMAKE) VARIANT=tsan tsan-run
 
 test-build: $(call chosen,$(TEST_PROGS)) $(if $(call chosen,$(TEST_DRIVERS)),$(EXAMPLES))
 test-run:
-	@$(RUN_TESTS) $(call chosen,$(TEST_PROGS) $(TEST_DRIVERS))
+	@$(RUN_TESTS) $(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS))
 tsan-build: $(call chosen,$(TSAN_PROGS))
 tsan-run:
 	@$(RUN_TESTS) --name tsan --timeout 400 $(call chosen,$(TSAN_PROGS))

@@ -11,6 +11,6 @@ AUTOBAHN_URL ?=
 ## autobahn: Autobahn testsuite against build/examples/echo; AUTOBAHN_URL=ws://HOST:PORT for any other server
 autobahn:
 	@scripts/deps.sh --quiet build autobahn
-	@$(if $(AUTOBAHN_URL),,$(MAKE) --no-print-directory $(B)/examples/echo)
+	@$(if $(AUTOBAHN_URL),,$(SUBMAKE) $(B)/examples/echo)
 	@$(PYTHON) tests/autobahn/run.py --out $(B)/autobahn --exclude '$(AUTOBAHN_EXCLUDE)' --cases '$(AUTOBAHN_CASES)' \
 	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo)
