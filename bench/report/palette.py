@@ -16,11 +16,11 @@ SERVERS = {
     "nbio": "#0a9c9c",
     "melody": "#5794f2",
     "libwebsockets": "#7d64d5",
-    "beast-threads": "#8a5a2b",
+    "beast-sync": "#8a5a2b",
     "beast-async": "#c98a4b",
     "websocketpp": "#d683ce",
-    "python-websockets": "#7f7f7f",
-    "node-ws": "#73bf69",
+    "websockets": "#7f7f7f",
+    "ws": "#73bf69",
 }
 
 SPARE = ["#3d6b8e", "#a05195", "#665191", "#2f9e77", "#b5651d", "#556b2f", "#b03060", "#4682b4"]

@@ -31,7 +31,7 @@ def hold_lock(path):
     return lock
 
 
-def _free_address(host, wanted):
+def _free_port(host, wanted):
     """The wanted port, or a free one when somebody has it."""
     for port in (wanted, 0):
         with socket.socket() as probe:
@@ -41,7 +41,7 @@ def _free_address(host, wanted):
             except OSError:
                 show.warn(f"port {port} is taken: Prometheus will not find this run there")
                 continue
-            return f"{host}:{probe.getsockname()[1]}"
+            return probe.getsockname()[1]
     raise RunError("no free port")
 
 
@@ -76,7 +76,7 @@ class Bench:
         self.load_program = self.build / "load"
         self.server_prefix = options.server_prefix
         self.load_prefix = options.load_prefix
-        self.load_address = None
+        self.load_listen = self.load_address = None
         self.exporter = None
         self.tls = None
 
@@ -119,11 +119,14 @@ class Bench:
                 "warmup_s": timing.warmup_s, "window_s": timing.window_s}
 
     def start_tools(self):
-        """The exporter and the address where the generator will answer."""
-        self.exporter = Exporter(self.build / "exporter", _free_address(self.host, self.options.exporter_port),
-                                 self.store.logs)
+        """The exporter, and the addresses where it and the generator can be read."""
+        outside = self.options.metrics_host
+        inside = self.host if outside == "0.0.0.0" else outside
+        port = _free_port(outside, self.options.exporter_port)
+        self.exporter = Exporter(self.build / "exporter", f"{outside}:{port}", f"{inside}:{port}", self.store.logs)
         self.exporter.start(self.children)
-        self.load_address = _free_address(self.host, self.options.load_port)
+        port = _free_port(outside, self.options.load_port)
+        self.load_listen, self.load_address = f"{outside}:{port}", f"{inside}:{port}"
         self.state.update(run=self.run_id, folder=str(self.store.folder), exporter=self.exporter.address,
                           load=self.load_address)
 

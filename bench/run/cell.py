@@ -143,7 +143,7 @@ class Cell:
         url = f"{'wss' if workload.tls else 'ws'}://{bench.host}:{port}{workload.path}"
         labels = {"server": self.peer.name, "run": self.record["run"]}
         self.record["command"] = argv = generator.argv(bench.load_program, workload, self.timing, url, json_path)
-        argv = bench.load_prefix + argv + generator.reporting(bench.load_address, labels, phases.write)
+        argv = bench.load_prefix + argv + generator.reporting(bench.load_listen, labels, phases.write)
         self.load = bench.children.start("load", argv, self._name("load.log"), pass_fds=(phases.write,))
         phases.close_write()
         for number, part in enumerate(workload.companions, 2):

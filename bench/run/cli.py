@@ -67,6 +67,8 @@ def _add_run(commands):
     run.add_argument("--port", type=int, default=None, help="port of the servers (default: a free one each time)")
     run.add_argument("--exporter-port", type=int, default=EXPORTER_PORT, help="default: %(default)s")
     run.add_argument("--load-port", type=int, default=LOAD_PORT, help="metrics of the generator, default: %(default)s")
+    run.add_argument("--metrics-host", default="127.0.0.1",
+                     help="address on which both are served (default: %(default)s; 0.0.0.0 for another machine)")
     run.add_argument("--server-prefix", type=shlex.split, default=[], metavar="COMMAND",
                      help="run each server under it, for example 'taskset -c 0'")
     run.add_argument("--load-prefix", type=shlex.split, default=[], metavar="COMMAND",
@@ -87,6 +89,7 @@ class Options:
         self.port = args.port
         self.exporter_port = args.exporter_port
         self.load_port = args.load_port
+        self.metrics_host = args.metrics_host
         self.server_prefix = args.server_prefix
         self.load_prefix = args.load_prefix
         self.command = sys.argv[1:]

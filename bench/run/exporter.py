@@ -11,8 +11,9 @@ READY_TIMEOUT_S = 5.0
 class Exporter:
     """One exporter for the whole run; the file it re-reads at each scrape names the server of the moment."""
 
-    def __init__(self, program, address, folder):
+    def __init__(self, program, listen, address, folder):
         self.address = address
+        self._listen = listen
         self._program = program
         self._procs_file = folder / "procs"
         self._log = folder / "exporter.log"
@@ -20,7 +21,7 @@ class Exporter:
     def start(self, children):
         """Start it and wait until it answers."""
         self.forget()
-        child = children.start("exporter", [self._program, "--listen", self.address, "--procs-file",
+        child = children.start("exporter", [self._program, "--listen", self._listen, "--procs-file",
                                             self._procs_file], self._log)
         deadline = time.monotonic() + READY_TIMEOUT_S
         while scrape.fetch(self.address) is None:

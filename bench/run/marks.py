@@ -41,6 +41,8 @@ def fill(record, workload, load, window, kernel_before):
         _fill_storm(record["measures"], load)
     else:
         _fill_messages(record["measures"], load, section, cpu_s, seconds)
+        offered = offered_per_s(workload, load)
+        record["measures"]["carried"] = section["received_per_s"] / offered if offered else None
     record["marks"] = _marks(record["measures"], workload, load)
     record["notes"] = _notes(load, start, end, seconds, cpu_s)
 
@@ -89,8 +91,8 @@ def _marks(measures, workload, load):
     marks = of_load(load)
     if workload.deflate and load["connections"]["deflate"] < load["connections"]["open"]:
         marks.append("deflate not agreed")
-    offered = offered_per_s(workload, load)
-    if offered and workload.rank_by == "cpu_percent" and measures["messages_per_s"] < CARRIED_LEAST * offered:
+    carried = measures.get("carried")
+    if workload.rank_by == "cpu_percent" and carried is not None and carried < CARRIED_LEAST:
         marks.append("did not carry the load")
     return marks
 

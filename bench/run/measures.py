@@ -42,6 +42,8 @@ MEASURES = (
     Measure("mbps_down", "Mbps down", "", "high", digits=0, about="bits per second from server to generator"),
     Measure("mbps_up", "Mbps up", "", "high", digits=0, about="bits per second from generator to server"),
     Measure("messages_per_s", "messages/s", "", "high", digits=0, about="messages received by the generator"),
+    Measure("carried", "carried", "%", "high", scale=0.01, digits=1,
+            about="messages received in the window, of those that the schedule offered"),
     Measure("p50_us", "p50", "ms", "low", scale=1000.0, digits=2, about="median latency"),
     Measure("p99_us", "p99", "ms", "low", scale=1000.0, digits=2, about="99th percentile of latency"),
     Measure("p999_us", "p99.9", "ms", "low", scale=1000.0, digits=2, about="99.9th percentile of latency"),

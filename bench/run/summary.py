@@ -7,6 +7,7 @@ from statistics import median
 
 from run.measures import BY_KEY
 
+CARRIED_ALL = 0.99
 RATIO_KEYS = ("cpu_percent", "rss", "mbps_down", "p99_us", "messages_per_s", "handshakes_per_s")
 
 
@@ -54,11 +55,19 @@ def _row(server, workload, cells, base_cells):
     }
 
 
+def _order(row, key):
+    """Sort key of a row. Servers that carried all that was offered tie on bandwidth: their CPU orders them."""
+    value = row["values"][key]["median"]
+    carried = row["values"].get("carried", {}).get("median")
+    if key == "mbps_down" and carried is not None and carried >= CARRIED_ALL:
+        return (0, row["values"]["cpu_percent"]["median"])
+    return (1, value if BY_KEY[key].better == "low" else -value)
+
+
 def _rank(rows, key):
     """Number the clean rows by the measure; a marked row is never ranked."""
     clean = [r for r in rows if not r["marks"] and r["values"].get(key, {}).get("median") is not None]
-    sign = 1 if BY_KEY[key].better == "low" else -1
-    clean.sort(key=lambda r: sign * r["values"][key]["median"])
+    clean.sort(key=lambda r: _order(r, key))
     for place, row in enumerate(clean, 1):
         row["rank"] = place
 
