@@ -15,6 +15,7 @@ const char *http_status_text(int status)
         {201, "Created"},
         {202, "Accepted"},
         {204, "No Content"},
+        {205, "Reset Content"},
         {206, "Partial Content"},
         {301, "Moved Permanently"},
         {302, "Found"},
