@@ -1,0 +1,351 @@
+#include "target.h"
+
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- What is said about a target ---- */
+
+static bool printable(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s < ' ' || *s > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool parse_pid(const char *s, pid_t *pid)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(s, &end, 10);
+    if (*s < '0' || *s > '9' || *end != '\0' || errno != 0 || n <= 0 || n > INT_MAX) {
+        return false;
+    }
+    *pid = (pid_t)n;
+    return true;
+}
+
+static const char *set_label(char *label, const char *value)
+{
+    if (*value == '\0' || strlen(value) > LABEL_MAX || !printable(value)) {
+        return "a name is 1 to 64 printable ASCII characters";
+    }
+    strcpy(label, value);
+    return NULL;
+}
+
+static const char *set_source(struct target *t, enum target_kind kind, const char *value)
+{
+    if (t->value[0] != '\0') {
+        return "one of pid=, pidfile= and comm= is enough";
+    }
+    if (*value == '\0' || strlen(value) >= sizeof t->value) {
+        return "empty or too long";
+    }
+    if (kind == TARGET_PID && !parse_pid(value, &t->pid)) {
+        return "not a process id";
+    }
+    t->kind = kind;
+    strcpy(t->value, value);
+    return NULL;
+}
+
+static const char *set_part(struct target *t, char *part)
+{
+    char *value = strchr(part, '=');
+    if (value == NULL) {
+        return "expected NAME=VALUE between commas";
+    }
+    *value++ = '\0';
+    if (strcmp(part, "server") == 0) {
+        return set_label(t->server, value);
+    }
+    if (strcmp(part, "run") == 0) {
+        return set_label(t->run, value);
+    }
+    if (strcmp(part, "pid") == 0) {
+        return set_source(t, TARGET_PID, value);
+    }
+    if (strcmp(part, "pidfile") == 0) {
+        return set_source(t, TARGET_PIDFILE, value);
+    }
+    if (strcmp(part, "comm") == 0) {
+        return set_source(t, TARGET_COMM, value);
+    }
+    return "unknown name: there are server, pid, pidfile, comm and run";
+}
+
+/* Returns NULL, or what is wrong. */
+static const char *parse(struct target *t, const char *text)
+{
+    char copy[VALUE_MAX + 4 * LABEL_MAX];
+    *t = (struct target){.proc.dir = -1, .cgroup = -1};
+    if (strlen(text) >= sizeof copy) {
+        return "too long";
+    }
+    strcpy(copy, text);
+    char *rest = copy;
+    const char *why = NULL;
+    for (char *part; why == NULL && (part = strsep(&rest, ",")) != NULL;) {
+        why = set_part(t, part);
+    }
+    if (why == NULL && t->server[0] == '\0') {
+        why = "server=NAME is missing";
+    }
+    if (why == NULL && t->value[0] == '\0') {
+        why = "pid=N, pidfile=PATH or comm=NAME is missing";
+    }
+    return why;
+}
+
+static struct target *find_server(struct targets *t, const char *server)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (strcmp(t->item[i].server, server) == 0) {
+            return &t->item[i];
+        }
+    }
+    return NULL;
+}
+
+static const char *insert(struct targets *t, const struct target *one)
+{
+    if (find_server(t, one->server) != NULL) {
+        return "another process has this server's name";
+    }
+    if (t->count == TARGET_MAX) {
+        return "too many servers";
+    }
+    t->item[t->count] = *one;
+    if (one->run[0] == '\0' && t->run != NULL) {
+        strcpy(t->item[t->count].run, t->run);
+    }
+    t->count++;
+    return NULL;
+}
+
+int targets_add(struct targets *t, const char *text, const char **why)
+{
+    struct target one;
+    *why = parse(&one, text);
+    if (*why == NULL) {
+        *why = insert(t, &one);
+    }
+    return *why == NULL ? 0 : -EINVAL;
+}
+
+/* ---- The process behind it ---- */
+
+static void detach(struct target *t)
+{
+    if (t->attached) {
+        proc_close(&t->proc);
+        if (t->cgroup >= 0) {
+            close(t->cgroup);
+            t->cgroup = -1;
+        }
+        t->attached = false;
+    }
+}
+
+/* A daemon writes its file after it has started: a process that is younger than the file has got
+ * the number since. */
+static pid_t read_pidfile(const char *path, double *written)
+{
+    char buf[32];
+    pid_t pid;
+    struct stat st;
+    if (stat(path, &st) != 0 || file_read(AT_FDCWD, path, buf, sizeof buf) <= 0) {
+        return -ENOENT;
+    }
+    buf[strcspn(buf, " \t\r\n")] = '\0';
+    *written = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
+    return parse_pid(buf, &pid) ? pid : -EINVAL;
+}
+
+static void attach(struct target *t, pid_t pid, double written)
+{
+    enum {
+        CLOCK_SLACK_S = 1
+    }; /* start times are in ticks, file times in the kernel's coarse clock */
+    if (proc_open(&t->proc, pid) < 0) {
+        return;
+    }
+    if (written > 0 && proc_start_time(&t->proc) > written + CLOCK_SLACK_S) {
+        proc_close(&t->proc);
+        return;
+    }
+    t->attached = true;
+    t->has_before = machine_memory_read(&t->before) == 0;
+    t->cgroup = cgroup_memory_open(pid);
+    if (t->cgroup < 0) {
+        t->cgroup = -1;
+    }
+}
+
+static void refresh(struct target *t)
+{
+    double written = 0;
+    pid_t pid = -ESRCH;
+    switch (t->kind) {
+    case TARGET_PID:
+        pid = t->ended ? -ESRCH : t->pid;
+        break;
+    case TARGET_PIDFILE:
+        pid = read_pidfile(t->value, &written);
+        break;
+    case TARGET_COMM:
+        pid = t->attached ? t->proc.pid : proc_find(t->value);
+        break;
+    }
+    if (t->attached && t->proc.pid != pid) {
+        detach(t);
+    }
+    if (!t->attached && pid > 0) {
+        attach(t, pid, written);
+    }
+    /* A number that was nobody's when it was given may be anybody's later. */
+    t->ended = t->kind == TARGET_PID && !t->attached;
+}
+
+int target_read(struct target *t, const struct proc_options *options,
+                const struct machine_memory *machine, struct proc_sample *s)
+{
+    if (!t->attached) {
+        return -ESRCH;
+    }
+    int result = proc_read(&t->proc, options, s);
+    if (result < 0) {
+        detach(t);
+        t->ended = t->kind == TARGET_PID;
+        return result;
+    }
+    if (t->cgroup >= 0 && cgroup_memory_read(t->cgroup, &s->kernel_cgroup) == 0) {
+        s->has |= PROC_KERNEL_CGROUP;
+    } else if (machine != NULL && t->has_before) {
+        s->kernel_change = (int64_t)(machine_memory_sum(machine) - machine_memory_sum(&t->before));
+        s->has |= PROC_KERNEL_CHANGE;
+    }
+    return 0;
+}
+
+/* ---- The file ---- */
+
+static bool same(const struct target *a, const struct target *b)
+{
+    return a->kind == b->kind && strcmp(a->value, b->value) == 0 && strcmp(a->run, b->run) == 0;
+}
+
+/* Takes one line of the file: keeps the target that says the same, so that its process stays
+ * attached. */
+static const char *take_line(struct targets *t, const char *line)
+{
+    struct target one;
+    const char *why = parse(&one, line);
+    if (why != NULL) {
+        return why;
+    }
+    one.from_file = true;
+    one.kept = true;
+    if (one.run[0] == '\0' && t->run != NULL) {
+        strcpy(one.run, t->run);
+    }
+    struct target *old = find_server(t, one.server);
+    if (old == NULL || !old->from_file || old->kept) {
+        return insert(t, &one);
+    }
+    if (same(old, &one)) {
+        old->kept = true;
+    } else {
+        detach(old);
+        *old = one;
+    }
+    return NULL;
+}
+
+static void drop_unkept(struct targets *t)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->item[i].from_file && !t->item[i].kept) {
+            detach(&t->item[i]);
+        } else {
+            t->item[left++] = t->item[i];
+        }
+    }
+    t->count = left;
+}
+
+static void take_text(struct targets *t, char *text)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        t->item[i].kept = false;
+    }
+    t->bad_lines = 0;
+    char *rest = text;
+    size_t number = 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        number++;
+        line += strspn(line, " \t");
+        line[strcspn(line, "\r")] = '\0';
+        const char *why = *line == '\0' || *line == '#' ? NULL : take_line(t, line);
+        if (why != NULL) {
+            t->bad_lines++;
+            fprintf(stderr, "exporter: %s:%zu: %s\n", t->file, number, why);
+        }
+    }
+    drop_unkept(t);
+}
+
+/* A file that is not there names nobody; one that says what it said is not taken again. */
+static void read_file(struct targets *t)
+{
+    enum { FILE_BYTES = 64 * 1024 };
+    char *text = malloc(FILE_BYTES);
+    char *copy = NULL;
+    if (text == NULL) {
+        return;
+    }
+    if (file_read(AT_FDCWD, t->file, text, FILE_BYTES) < 0) {
+        text[0] = '\0';
+    }
+    if (t->file_text == NULL || strcmp(t->file_text, text) != 0) {
+        copy = strdup(text);
+        if (copy != NULL) {
+            take_text(t, text);
+            free(t->file_text);
+            t->file_text = copy;
+        }
+    }
+    free(text);
+}
+
+void targets_refresh(struct targets *t)
+{
+    if (t->file != NULL) {
+        read_file(t);
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        refresh(&t->item[i]);
+    }
+}
+
+void targets_free(struct targets *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        detach(&t->item[i]);
+    }
+    t->count = 0;
+    free(t->file_text);
+    t->file_text = NULL;
+}
