@@ -46,14 +46,13 @@ int task_park(struct task_park *p, int64_t deadline)
 {
     uint32_t state = PARK_EMPTY;
 
-    if (!atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING))
-        return 0;
-    while (atomic_load(&p->state) == PARK_WAITING)
-        if (!futex_wait(&p->state, PARK_WAITING, deadline))
-            break;
-    state = PARK_WAITING;
+    if (atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING)) {
+        while (atomic_load(&p->state) == PARK_WAITING)
+            if (!futex_wait(&p->state, PARK_WAITING, deadline))
+                break;
+    }
     /* A word that came together with the deadline counts. */
-    return atomic_compare_exchange_strong(&p->state, &state, PARK_EMPTY) ? -ETIMEDOUT : 0;
+    return atomic_exchange(&p->state, PARK_EMPTY) == PARK_NOTIFIED ? 0 : -ETIMEDOUT;
 }
 
 void task_unpark(struct task_park *p)

@@ -1,0 +1,272 @@
+/* A connection's life, its options, and what is known about it. */
+#include "conn/conn.h"
+
+#include "base/clock.h"
+#include "net/address.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+/* ---- What the connections of one server share ---- */
+
+struct conn_env *conn_env_new(const tws_allocator *allocator)
+{
+    struct conn_env *env = base_calloc(allocator, sizeof *env);
+
+    if (!env)
+        return NULL;
+    base_ref_init(&env->refs);
+    env->allocator = allocator;
+    base_pool_init(&env->blocks, allocator, CONN_BLOCK, 64);
+    base_pool_init(&env->buffers, allocator, CONN_BUFFER, 32);
+    return env;
+}
+
+struct conn_env *conn_env_ref(struct conn_env *env)
+{
+    base_ref_get(&env->refs);
+    return env;
+}
+
+void conn_env_unref(struct conn_env *env)
+{
+    if (!base_ref_put(&env->refs))
+        return;
+    base_pool_destroy(&env->blocks);
+    base_pool_destroy(&env->buffers);
+    hold_board_free(env->hold);
+    base_free(env->allocator, env);
+}
+
+/* ---- Life ---- */
+
+void conn_options_init(tws_conn_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+    opt->write_timeout = 10000;
+    opt->close_timeout = 5000;
+    opt->ping_interval = 30000;
+    opt->ping_timeout = 20000;
+    opt->max_message = 16 * MIB;
+    opt->max_fragments = 65536;
+    opt->max_control_rate = 5000;
+    opt->min_rate = 64;
+    opt->join_replies = true;
+}
+
+static void take_options(tws_conn *c, const tws_conn_options *opt)
+{
+    c->check_utf8 = !opt->no_utf8_check;
+    c->join = opt->join_replies;
+    c->min_rate = opt->min_rate;
+    atomic_init(&c->timeouts[TWS_TIMEOUT_READ], opt->read_timeout);
+    atomic_init(&c->timeouts[TWS_TIMEOUT_WRITE], opt->write_timeout);
+    atomic_init(&c->timeouts[TWS_TIMEOUT_CLOSE], opt->close_timeout);
+    atomic_init(&c->timeouts[TWS_TIMEOUT_IDLE], opt->idle_timeout);
+    atomic_init(&c->timeouts[TWS_TIMEOUT_PING_INTERVAL], opt->ping_interval);
+    atomic_init(&c->timeouts[TWS_TIMEOUT_PING], opt->ping_timeout);
+    atomic_init(&c->limits[TWS_LIMIT_MESSAGE], opt->max_message);
+    atomic_init(&c->limits[TWS_LIMIT_WRITE], opt->max_write);
+    atomic_init(&c->limits[TWS_LIMIT_FRAGMENTS], opt->max_fragments);
+    atomic_init(&c->limits[TWS_LIMIT_CONTROL_RATE], opt->max_control_rate);
+}
+
+static uint64_t next_id(void)
+{
+    static _Atomic uint64_t last; /* the one thing connections of different servers share */
+
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
+{
+    tws_conn *c = block;
+
+    memset(c, 0, sizeof *c);
+    base_ref_init(&c->refs);
+    c->server = setup->server;
+    c->env = conn_env_ref(setup->env);
+    c->stream = setup->stream;
+    c->peer = setup->peer;
+    c->id = next_id();
+    atomic_init(&c->user, setup->user);
+    take_options(c, setup->options);
+    c->in.area = area > 1 ? (uint8_t *)block + CONN_BLOCK - area : NULL;
+    c->in.area_cap = area > 1 ? (uint32_t)area - 1 : 0;
+    c->in.buf = c->in.area;
+    c->in.cap = c->in.area_cap;
+    c->opened = base_clock_coarse_ns();
+    c->last_data = c->control_since = c->opened;
+    atomic_init(&c->last_rx, c->opened);
+    atomic_init(&c->rtt_us, -1);
+    pthread_mutex_init(&c->mu, NULL);
+    if (c->env->hold && c->join)
+        c->hold = hold_slot_get(c->env->hold, c); /* without one replies are just not held */
+    return c;
+}
+
+bool conn_feed(tws_conn *c, const void *data, size_t len)
+{
+    struct conn_input *in = &c->in;
+
+    if (len == 0)
+        return true;
+    if (len > in->cap) {
+        uint8_t *buf;
+
+        if (len > CONN_BUFFER - 1 || !(buf = base_pool_get(&c->env->buffers)))
+            return false;
+        in->buf = buf;
+        in->cap = CONN_BUFFER - 1;
+        in->borrowed = true;
+    }
+    memcpy(in->buf, data, len);
+    in->rd = 0;
+    in->wr = (uint32_t)len;
+    atomic_store_explicit(&c->count.wire_in, len, memory_order_relaxed);
+    return true;
+}
+
+tws_conn *tws_conn_ref(tws_conn *c)
+{
+    base_ref_get(&c->refs);
+    return c;
+}
+
+void tws_conn_unref(tws_conn *c)
+{
+    struct conn_env *env;
+
+    if (!c || !base_ref_put(&c->refs))
+        return;
+    env = c->env;
+    tws_abort(c);
+    if (c->hold)
+        hold_slot_put(env->hold, c->hold);
+    c->in.rd = c->in.wr;
+    conn_input_release(c);
+    base_free(env->allocator, c->msg.whole.block);
+    base_free(env->allocator, c->subprotocol);
+    if (c->request_free)
+        c->request_free(c);
+    net_stream_close(&c->stream);
+    pthread_mutex_destroy(&c->mu);
+    base_pool_put(&env->blocks, c);
+    conn_env_unref(env);
+}
+
+/* ---- Settings ---- */
+
+void tws_set_ping_handler(tws_conn *c, tws_control_fn fn, void *arg)
+{
+    c->on_ping = fn;
+    c->ping_arg = arg;
+}
+
+void tws_set_pong_handler(tws_conn *c, tws_control_fn fn, void *arg)
+{
+    c->on_pong = fn;
+    c->pong_arg = arg;
+}
+
+void tws_set_close_handler(tws_conn *c, tws_close_fn fn, void *arg)
+{
+    c->on_close = fn;
+    c->close_arg = arg;
+}
+
+tws_err tws_set_timeout(tws_conn *c, tws_timeout which, tws_ms value)
+{
+    bool nowait = which == TWS_TIMEOUT_READ || which == TWS_TIMEOUT_WRITE;
+
+    if (which < TWS_TIMEOUT_READ || which > TWS_TIMEOUT_PING ||
+        (value < 0 && !(value == TWS_NOWAIT && nowait)))
+        return TWS_ERR_ARGUMENT;
+    atomic_store_explicit(&c->timeouts[which], value, memory_order_relaxed);
+    return TWS_OK;
+}
+
+tws_ms tws_get_timeout(tws_conn *c, tws_timeout which)
+{
+    if (which < TWS_TIMEOUT_READ || which > TWS_TIMEOUT_PING)
+        return 0;
+    return conn_timeout(c, which);
+}
+
+tws_err tws_set_limit(tws_conn *c, tws_limit which, uint64_t value)
+{
+    if (which < TWS_LIMIT_MESSAGE || which > TWS_LIMIT_CONTROL_RATE)
+        return TWS_ERR_ARGUMENT;
+    atomic_store_explicit(&c->limits[which], value, memory_order_relaxed);
+    return TWS_OK;
+}
+
+void tws_conn_set_user(tws_conn *c, void *user)
+{
+    atomic_store(&c->user, user);
+}
+
+void *tws_conn_user(tws_conn *c)
+{
+    return atomic_load(&c->user);
+}
+
+/* ---- What is known ---- */
+
+uint64_t tws_conn_id(const tws_conn *c)
+{
+    return c->id;
+}
+
+const tws_request *tws_conn_request(const tws_conn *c)
+{
+    return c->request;
+}
+
+const char *tws_conn_subprotocol(const tws_conn *c)
+{
+    return c->subprotocol;
+}
+
+size_t tws_conn_peer_address(const tws_conn *c, char *buf, size_t size)
+{
+    return net_peer_text(&c->peer, buf, size);
+}
+
+size_t tws_conn_local_address(const tws_conn *c, char *buf, size_t size)
+{
+    return net_local_text(c->stream.sock.fd, buf, size);
+}
+
+static uint64_t load(_Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size)
+{
+    int64_t now = base_clock_coarse_ns();
+    struct conn_counters *n = &c->count;
+    tws_stats s = {
+        .messages_in = load(&n->messages_in),
+        .messages_out = load(&n->messages_out),
+        .bytes_in = load(&n->bytes_in),
+        .bytes_out = load(&n->bytes_out),
+        .wire_in = load(&n->wire_in),
+        .wire_out = load(&n->wire_out),
+        .pings_in = load(&n->pings_in),
+        .pings_out = load(&n->pings_out),
+        .pongs_in = load(&n->pongs_in),
+        .pongs_out = load(&n->pongs_out),
+        .fragments_in = load(&n->fragments_in),
+        .timeouts = load(&n->timeouts),
+        .joined = load(&n->joined),
+        .open_ms = (now - c->opened) / BASE_NS_PER_MS,
+        .idle_ms = (now - atomic_load(&c->last_rx)) / BASE_NS_PER_MS,
+        .rtt_us = atomic_load(&c->rtt_us),
+    };
+
+    memset(out, 0, size);
+    memcpy(out, &s, size < sizeof s ? size : sizeof s);
+}

@@ -1,0 +1,340 @@
+/*
+ * conn.h: one connection, inside.
+ *
+ * Who guards what. A connection has one short lock, `mu`, never held across anything that waits,
+ * and two roles that a thread takes for the length of a call:
+ *   - the reader: flag `reading`, taken by compare and swap; owns everything named "reader's";
+ *   - the writer: flag `writing` under mu; owns the stream's sending side and `out`.
+ * A closing connection is read on, to find the peer's close frame, by whoever closes it: it wakes
+ * the reader, waits for it to leave, and takes its role.
+ */
+#ifndef CONN_CONN_H
+#define CONN_CONN_H
+
+#include <tws/conn.h>
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/ref.h"
+#include "conn/hold.h"
+#include "net/address.h"
+#include "net/stream.h"
+#include "wire/frame.h"
+#include "wire/utf8.h"
+
+/* What the connections of one server share. */
+struct conn_env {
+    struct base_ref refs;
+    const tws_allocator *allocator;
+    struct base_pool blocks;  /* CONN_BLOCK bytes: a connection with its small receive area */
+    struct base_pool buffers; /* CONN_BUFFER bytes: borrowed while there is more to receive */
+    struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
+};
+
+#define CONN_BLOCK 4096
+#define CONN_BUFFER 16384
+
+struct conn_env *conn_env_new(const tws_allocator *allocator);
+struct conn_env *conn_env_ref(struct conn_env *env);
+void conn_env_unref(struct conn_env *env);
+
+enum conn_state {
+    CONN_OPEN,
+    CONN_CLOSING, /* we began to close: no more data out, none handed to the caller */
+    CONN_ENDED    /* shut down; the error record is final */
+};
+
+/* The error record, small; the public one is made from it when somebody asks. */
+struct conn_error {
+    tws_err code;
+    tws_phase phase;
+    tws_cause cause;
+    int sys_errno;
+    uint16_t close_code;
+    uint16_t sent_code; /* of our close frame; 0: none sent */
+    bool clean;
+    uint8_t reason_len;
+    char reason[TWS_REASON_MAX];
+    const char *detail; /* a constant: what exactly was wrong; NULL */
+};
+
+/* Received bytes. The small area behind the connection is used until it proves too small. */
+struct conn_input {
+    uint8_t *buf;
+    uint32_t cap; /* one more byte is there, for the zero behind a message */
+    uint32_t rd, wr;
+    uint8_t *area; /* NULL: none */
+    uint32_t area_cap;
+    uint8_t hot;     /* receives for which a borrowed buffer is kept although it is empty */
+    bool filled;     /* the last receive filled the buffer: there is probably more */
+    bool borrowed;   /* buf is from env->buffers */
+    uint8_t *zero_at; /* where a byte was overwritten with zero; NULL */
+    uint8_t zero_was;
+};
+
+/* A message that is put together in a buffer of its own, which may become the caller's. */
+struct conn_owned {
+    const tws_allocator *allocator;
+    uint64_t pad;
+    uint8_t data[];
+};
+struct conn_assembly {
+    struct conn_owned *block; /* NULL: none */
+    size_t len, cap;          /* of data, without the byte for the zero */
+};
+
+/* The data frame and message that are being received; reader's. */
+struct conn_incoming {
+    struct wire_frame frame; /* the frame whose payload is being received */
+    uint64_t frame_done;     /* payload bytes of it that have been unmasked and checked */
+    uint64_t message_len;    /* payload bytes of all frames of the message before this one */
+    int64_t waited;          /* ns spent waiting for the rest of an incomplete frame */
+    uint64_t waited_bytes;   /* bytes that came meanwhile */
+    uint32_t small_frames;
+    struct wire_utf8 utf8;
+    const uint8_t *view;  /* what was handed out last; NULL */
+    size_t view_len;
+    uint8_t opcode;       /* of the message */
+    bool in_frame;        /* a data frame's header has been taken, its payload not yet whole */
+    bool in_message;      /* a data message has begun and its last frame has not ended */
+    bool streaming;       /* opened by tws_next_reader */
+    bool more;            /* a whole message waits in the input behind the one handed out */
+    struct conn_assembly whole;
+};
+
+struct conn_counters { /* each written by one role only, read by anybody */
+    _Atomic uint64_t messages_in, bytes_in, wire_in, pings_in, pongs_in, fragments_in; /* reader */
+    _Atomic uint64_t messages_out, bytes_out, wire_out, joined; /* writer */
+    _Atomic uint64_t pings_out, pongs_out, timeouts;            /* anybody, CONN_ADD */
+};
+
+/* Counters of control frames, which both roles and callers add to. */
+#define CONN_ADD(counter, n) atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
+#define CONN_COUNT(counter, n)                                                                     \
+    atomic_store_explicit(&(counter),                                                              \
+                          atomic_load_explicit(&(counter), memory_order_relaxed) + (n),            \
+                          memory_order_relaxed)
+
+enum { CONN_TIMEOUTS = TWS_TIMEOUT_PING + 1, CONN_LIMITS = TWS_LIMIT_CONTROL_RATE + 1 };
+
+struct tws_conn {
+    struct base_ref refs;
+    bool server;     /* our side */
+    bool check_utf8; /* constant */
+    bool join;       /* constant */
+    struct conn_env *env;
+    struct net_stream stream;
+    union net_peer peer; /* constant */
+    uint64_t id;
+    _Atomic(void *) user;
+    _Atomic tws_ms timeouts[CONN_TIMEOUTS];
+    _Atomic uint64_t limits[CONN_LIMITS];
+    uint32_t min_rate; /* constant */
+
+    /* Reader's. */
+    _Atomic bool reading;
+    _Atomic uintptr_t reader; /* task_self() of the thread in a read call; kept after it */
+    struct conn_input in;
+    struct conn_incoming msg;
+    _Atomic int64_t last_rx; /* coarse */
+    int64_t last_data;       /* coarse: last byte of a data message */
+    bool pinged;          /* a keepalive ping is out */
+    bool drop;            /* the reader is finishing the closing handshake: data is dropped */
+    uint32_t control_count;
+    int64_t control_since;
+    tws_control_fn on_ping, on_pong;
+    tws_close_fn on_close;
+    void *ping_arg, *pong_arg, *close_arg;
+
+    /* Any thread, under mu unless said otherwise. */
+    task_mutex mu;
+    _Atomic uint8_t state; /* enum conn_state; written under mu */
+    bool writing;          /* somebody has the writer's role */
+    bool write_blocked;    /* and waits for the peer to take data */
+    bool close_wanted;     /* our close frame is to be sent before anything else */
+    bool close_queued;     /* it has been put into out or sent */
+    bool pong_wanted;
+    bool peer_closed;      /* the peer's close frame has come */
+    bool finishing;        /* somebody is doing the closing handshake */
+    _Atomic bool rest_readable; /* ended by a failed write: what came before may still be read */
+    uint8_t pong_len;
+    uint8_t pong_data[WIRE_CONTROL_MAX];
+    _Atomic bool reader_wanted; /* somebody waits for `reading` to become false */
+    struct task_queue turns;    /* threads that want the writer's role */
+    struct task_queue events;   /* threads that wait for the reader to leave or for the end */
+    struct conn_error error;
+    tws_writer *writer; /* an open streaming writer, on the heap of its owner */
+    uintptr_t writer_owner;
+    struct conn_counters count;
+    int64_t opened;
+    int64_t ping_sent;            /* reader's: when the keepalive ping left; 0 */
+    _Atomic int64_t rtt_us;
+
+    /* Writer's: bytes that must leave before anything else. */
+    uint8_t *out;
+    uint32_t out_begin;
+    _Atomic uint32_t out_len; /* a hint for others */
+    struct hold_slot *hold;
+
+    const tws_request *request; /* owned; released by request_free */
+    void (*request_free)(struct tws_conn *c);
+    char *subprotocol; /* owned, constant; NULL: none */
+};
+
+/* Bytes of a block that are left for the request's copy and the receive area. */
+#define CONN_TAIL (CONN_BLOCK - sizeof(struct tws_conn))
+
+struct conn_setup {
+    struct conn_env *env;
+    struct net_stream stream; /* taken over */
+    union net_peer peer;
+    bool server;
+    const tws_conn_options *options;
+    void *user;
+};
+
+/* ---- conn.c ---- */
+
+/* `block` is CONN_BLOCK bytes from env->blocks and becomes the connection; area bytes at its end
+ * are the receive area. */
+tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area);
+void conn_options_init(tws_conn_options *opt);
+/* Bytes that were received before the connection was made. False when they do not fit. */
+bool conn_feed(tws_conn *c, const void *data, size_t len);
+static inline enum conn_state conn_state(const tws_conn *c)
+{
+    return (enum conn_state)atomic_load(&c->state);
+}
+static inline tws_ms conn_timeout(tws_conn *c, tws_timeout which)
+{
+    return atomic_load_explicit(&c->timeouts[which], memory_order_relaxed);
+}
+static inline uint64_t conn_limit(tws_conn *c, tws_limit which)
+{
+    return atomic_load_explicit(&c->limits[which], memory_order_relaxed);
+}
+
+/* ---- end.c: the error record and the end ---- */
+
+struct conn_cause {
+    tws_err code;
+    tws_phase phase;
+    tws_cause cause;
+    int sys_errno;
+    const char *detail;
+};
+
+/* Ends the connection; the first call's cause is kept. Returns the code that ended it. */
+tws_err conn_end(tws_conn *c, const struct conn_cause *cause);
+tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause);
+/* Sends a close frame with that code if it can be sent without waiting long, then ends. */
+tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
+/* A negative errno from the stream while reading or writing. */
+tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error);
+/* What a call on a connection that is closing or over returns. */
+tws_err conn_sticky(tws_conn *c);
+tws_err conn_sticky_locked(const tws_conn *c);
+
+/* ---- input.c ---- */
+
+/* Receives at least one byte more, with room for `need` bytes from rd on. Handles keepalive. */
+tws_err conn_input_fill(tws_conn *c, uint32_t need, int64_t deadline);
+/* Receives straight into a caller's buffer; input must be empty. */
+tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_t deadline);
+/* Gives a borrowed buffer back when nothing is in it. */
+void conn_input_release(tws_conn *c);
+/* Puts back the byte that the zero behind the last message stands for. */
+static inline void conn_input_restore(tws_conn *c)
+{
+    if (c->in.zero_at) {
+        *c->in.zero_at = c->in.zero_was;
+        c->in.zero_at = NULL;
+    }
+}
+static inline uint32_t conn_input_len(const tws_conn *c)
+{
+    return c->in.wr - c->in.rd;
+}
+
+/* ---- frame.c: frames off the input, control frames handled ---- */
+
+/* Until a data frame's header has been taken (msg.in_frame). */
+tws_err conn_next_frame(tws_conn *c, int64_t deadline);
+/* Unmasks, in place, and checks len more bytes of the frame's payload. */
+tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len);
+/* The frame's last byte has been handled. */
+tws_err conn_frame_ended(tws_conn *c);
+/* Ends a connection whose frames arrive too slowly. Call after a wait that did not complete one. */
+tws_err conn_frame_slow(tws_conn *c);
+
+/* ---- read.c ---- */
+
+tws_err conn_reader_enter(tws_conn *c);
+void conn_reader_leave(tws_conn *c);
+/* Reads and drops what is left of the message that is being received. */
+tws_err conn_skip_message(tws_conn *c, int64_t deadline);
+
+/* ---- out.c: bytes that must leave before anything else ---- */
+
+/* Appends a frame, masked in a client. Caller has the writer's role, or mu while nobody has it.
+ * False: no room or no memory. */
+bool conn_out_append(tws_conn *c, const struct wire_frame *f, const struct iovec *iov, int count);
+static inline uint32_t conn_out_len(const tws_conn *c)
+{
+    return atomic_load_explicit(&c->out_len, memory_order_relaxed);
+}
+/* n bytes of it have left. */
+void conn_out_sent(tws_conn *c, uint32_t n);
+void conn_out_free(tws_conn *c);
+
+/* ---- turn.c: the writer's role ---- */
+
+/* Who asks for the role: what may pass, and when it has to give up. */
+enum conn_turn {
+    CONN_TURN_DATA,    /* a data message: not inside somebody's open writer */
+    CONN_TURN_WRITER,  /* a fragment of the open writer */
+    CONN_TURN_CONTROL, /* a ping or pong: between fragments too */
+    CONN_TURN_CLOSE    /* the closing handshake: also when the connection is closing */
+};
+
+/* A deadline that is worked out when it is needed first: most calls never wait. */
+struct conn_wait {
+    tws_ms ms; /* 0: for ever; TWS_NOWAIT */
+    int64_t deadline;
+};
+int64_t conn_wait_deadline(struct conn_wait *w);
+
+tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
+/* The same without waiting; false when somebody else has it. mu is held. */
+bool conn_turn_try_locked(tws_conn *c);
+/* Sends wanted control frames as far as the socket takes them, then lets the next thread go on. */
+void conn_turn_give(tws_conn *c);
+/* Sends what is wanted or held, if that needs no waiting; for the watcher and for closing. */
+void conn_kick(tws_conn *c);
+
+/* ---- send.c: with the writer's role ---- */
+
+/* `out`, then the pieces; all or an error. TWS_ERR_TIMEOUT: none of the pieces' bytes has left. */
+tws_err conn_send(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                  struct conn_wait *w);
+/* One frame, masked in a client. f->len is the sum of the pieces. */
+tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
+                        enum conn_turn turn, struct conn_wait *w);
+/* Takes the role and sends what is held. */
+tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
+/* Has a pong sent, now or by the thread that is sending. Reader's. */
+tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len);
+
+/* ---- close.c ---- */
+
+/* The state, the record and the close frame; no waiting. mu is held. */
+void conn_close_begin_locked(tws_conn *c, uint16_t code, const char *reason, size_t len);
+/* The peer's close frame has been read; mu is not held. Returns what reads now return. */
+tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len);
+/*
+ * Everything that is left to do when the handler has returned: closes with `code` if that has not
+ * begun, finishes the closing handshake, lets the peer read what was sent, ends.
+ */
+void conn_finish(tws_conn *c, uint16_t code);
+
+#endif

@@ -1,0 +1,174 @@
+/* How a connection ends: the error record, and the steps that make it final. */
+#include "conn/conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+tws_err conn_sticky_locked(const tws_conn *c)
+{
+    return c->error.code ? c->error.code : TWS_ERR_CLOSED;
+}
+
+tws_err conn_sticky(tws_conn *c)
+{
+    tws_err err;
+
+    pthread_mutex_lock(&c->mu);
+    err = conn_sticky_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    return err;
+}
+
+static void record(tws_conn *c, const struct conn_cause *cause)
+{
+    c->error.code = cause->code;
+    c->error.phase = cause->phase;
+    c->error.cause = cause->cause;
+    c->error.sys_errno = cause->sys_errno;
+    c->error.detail = cause->detail;
+}
+
+/* Whether a cause tells more than what the record says already. */
+static bool tells_more(const tws_conn *c, const struct conn_cause *cause)
+{
+    if (conn_state(c) == CONN_OPEN)
+        return true;
+    /* We began to close; only how that failed is news. */
+    return c->error.code == TWS_ERR_CLOSED && cause->code != TWS_ERR_CLOSED && !c->peer_closed;
+}
+
+tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause)
+{
+    if (conn_state(c) == CONN_ENDED)
+        return conn_sticky_locked(c);
+    if (tells_more(c, cause)) {
+        if (conn_state(c) == CONN_OPEN)
+            c->error.close_code = TWS_CLOSE_ABNORMAL;
+        record(c, cause);
+    }
+    atomic_store(&c->state, CONN_ENDED);
+    net_stream_shutdown(&c->stream, SHUT_RDWR);
+    if (!c->writing)
+        conn_out_free(c);
+    task_queue_wake_all(&c->turns);
+    task_queue_wake_all(&c->events);
+    return conn_sticky_locked(c);
+}
+
+tws_err conn_end(tws_conn *c, const struct conn_cause *cause)
+{
+    tws_err err;
+
+    pthread_mutex_lock(&c->mu);
+    err = conn_end_locked(c, cause);
+    pthread_mutex_unlock(&c->mu);
+    return err;
+}
+
+tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
+{
+    tws_err err;
+
+    pthread_mutex_lock(&c->mu);
+    if (conn_state(c) != CONN_OPEN || c->write_blocked) {
+        err = conn_end_locked(c, cause);
+        pthread_mutex_unlock(&c->mu);
+        return err;
+    }
+    record(c, cause);
+    c->error.close_code = c->error.sent_code = close_code;
+    c->error.reason_len = 0;
+    if (cause->detail) {
+        size_t len = strlen(cause->detail);
+
+        c->error.reason_len = (uint8_t)(len < TWS_REASON_MAX ? len : TWS_REASON_MAX);
+        memcpy(c->error.reason, cause->detail, c->error.reason_len);
+    }
+    c->close_wanted = true;
+    atomic_store(&c->state, CONN_CLOSING);
+    task_queue_wake_all(&c->turns);
+    task_queue_wake_all(&c->events);
+    pthread_mutex_unlock(&c->mu);
+    conn_kick(c);
+    return cause->code;
+}
+
+tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
+{
+    struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, -error, NULL};
+    tws_err err;
+
+    if (error == -ECONNRESET || error == -EPIPE)
+        cause.cause = TWS_CAUSE_PEER;
+    pthread_mutex_lock(&c->mu);
+    /* What the peer sent before it went away can still be read. */
+    if (phase == TWS_PHASE_WRITE && conn_state(c) == CONN_OPEN)
+        c->rest_readable = true;
+    err = conn_end_locked(c, &cause);
+    pthread_mutex_unlock(&c->mu);
+    return err;
+}
+
+static const char *phase_text(tws_phase phase)
+{
+    switch (phase) {
+    case TWS_PHASE_NONE:
+        break;
+    case TWS_PHASE_LISTEN:
+        return "while listening";
+    case TWS_PHASE_HANDSHAKE:
+        return "in the opening handshake";
+    case TWS_PHASE_READ:
+        return "while reading";
+    case TWS_PHASE_WRITE:
+        return "while writing";
+    case TWS_PHASE_CLOSE:
+        return "while closing";
+    }
+    return "";
+}
+
+static void describe(const struct conn_error *e, tws_error *out)
+{
+    size_t room = sizeof out->text;
+    int n = snprintf(out->text, room, "%s", tws_err_text(e->code));
+
+    if (e->code == TWS_OK) {
+        snprintf(out->text, room, "the connection is open");
+        return;
+    }
+    if (e->phase != TWS_PHASE_NONE && (size_t)n < room)
+        n += snprintf(out->text + n, room - (size_t)n, " %s", phase_text(e->phase));
+    if (e->detail && (size_t)n < room)
+        n += snprintf(out->text + n, room - (size_t)n, ": %s", e->detail);
+    if (e->sys_errno && (size_t)n < room) {
+        char text[64];
+
+        n += snprintf(out->text + n, room - (size_t)n, ": %s",
+                      strerror_r(e->sys_errno, text, sizeof text));
+    }
+    if (e->close_code && e->close_code != TWS_CLOSE_ABNORMAL && (size_t)n < room)
+        n += snprintf(out->text + n, room - (size_t)n, " (%s %u%s%.*s)",
+                      e->code == TWS_ERR_PEER_CLOSED ? "received" : "sent", e->close_code,
+                      e->reason_len && e->reason != e->detail ? " " : "", e->reason_len, e->reason);
+}
+
+void tws_conn_error(tws_conn *c, tws_error *out)
+{
+    struct conn_error e;
+
+    pthread_mutex_lock(&c->mu);
+    e = c->error;
+    pthread_mutex_unlock(&c->mu);
+    memset(out, 0, sizeof *out);
+    out->code = e.code;
+    out->phase = e.phase;
+    out->cause = e.cause;
+    out->sys_errno = e.sys_errno;
+    out->close_code = e.close_code;
+    out->clean = e.clean;
+    memcpy(out->reason, e.reason, e.reason_len);
+    describe(&e, out);
+}

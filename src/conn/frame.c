@@ -1,0 +1,207 @@
+/* Frames off the input (RFC 6455 section 5): data frames are announced, control frames handled. */
+#include "conn/conn.h"
+
+#include "base/clock.h"
+#include "wire/mask.h"
+
+#include <string.h>
+
+/* Frames below this count against the limit on fragments. */
+#define SMALL_FRAME 4096
+/* A frame may be incomplete for so long before its rate is looked at. */
+#define SLOW_GRACE_NS (30 * BASE_NS_PER_S)
+
+static tws_err fail(tws_conn *c, tws_err code, tws_cause who, uint16_t close_code,
+                    const char *detail)
+{
+    struct conn_cause cause = {code, TWS_PHASE_READ, who, 0, detail};
+
+    return conn_fail(c, &cause, close_code);
+}
+
+tws_err conn_frame_slow(tws_conn *c)
+{
+    const struct conn_incoming *m = &c->msg;
+
+    if (c->min_rate == 0 || m->waited < SLOW_GRACE_NS ||
+        m->waited_bytes >= (uint64_t)(m->waited / BASE_NS_PER_S) * c->min_rate)
+        return TWS_OK;
+    return fail(c, TWS_ERR_SLOW, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
+                "frame arrives too slowly");
+}
+
+/* Waits for `need` bytes from the read position on. */
+static tws_err want(tws_conn *c, uint32_t need, int64_t deadline)
+{
+    while (conn_input_len(c) < need) {
+        tws_err err = conn_input_fill(c, need, deadline);
+
+        if (!err)
+            err = conn_frame_slow(c);
+        if (err)
+            return err;
+    }
+    return TWS_OK;
+}
+
+/* ---- Control frames ---- */
+
+static bool too_many_controls(tws_conn *c)
+{
+    uint64_t limit = conn_limit(c, TWS_LIMIT_CONTROL_RATE);
+    int64_t now;
+
+    if (limit == 0 || ++c->control_count <= limit)
+        return false;
+    now = base_clock_coarse_ns();
+    if (now - c->control_since >= BASE_NS_PER_S) {
+        c->control_since = now;
+        c->control_count = 1;
+        return false;
+    }
+    return true;
+}
+
+static tws_err handle_ping(tws_conn *c, const uint8_t *data, size_t len)
+{
+    CONN_COUNT(c->count.pings_in, 1);
+    if (conn_state(c) != CONN_OPEN)
+        return TWS_OK; /* closing: nothing follows our close frame */
+    if (c->on_ping && !c->on_ping(c, data, len, c->ping_arg))
+        return TWS_OK;
+    return conn_pong(c, data, len);
+}
+
+static tws_err handle_pong(tws_conn *c, const uint8_t *data, size_t len)
+{
+    CONN_COUNT(c->count.pongs_in, 1);
+    if (c->ping_sent && len == sizeof c->ping_sent && memcmp(data, &c->ping_sent, len) == 0) {
+        atomic_store_explicit(&c->rtt_us, (base_clock_ns() - c->ping_sent) / 1000,
+                              memory_order_relaxed);
+        c->ping_sent = 0;
+    }
+    if (c->on_pong && conn_state(c) == CONN_OPEN)
+        c->on_pong(c, data, len, c->pong_arg);
+    return TWS_OK;
+}
+
+/* f's header is at the read position; waits for its payload and handles it. */
+static tws_err handle_control(tws_conn *c, const struct wire_frame *f, int64_t deadline)
+{
+    uint32_t size = f->hlen + (uint32_t)f->len;
+    tws_err err = want(c, size, deadline);
+    uint8_t *data;
+
+    if (err)
+        return err;
+    data = c->in.buf + c->in.rd + f->hlen;
+    if (f->masked)
+        wire_mask(data, f->len, f->key, 0);
+    c->in.rd += size;
+    c->msg.waited = 0;
+    c->msg.waited_bytes = 0;
+    if (f->opcode == WIRE_CLOSE)
+        return conn_peer_closed(c, data, f->len);
+    if (too_many_controls(c))
+        return fail(c, TWS_ERR_FLOOD, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
+                    "too many control frames");
+    err = f->opcode == WIRE_PING ? handle_ping(c, data, f->len) : handle_pong(c, data, f->len);
+    if (err)
+        return err;
+    /* A handler may have closed the connection. */
+    return conn_state(c) == CONN_OPEN || c->drop || c->rest_readable ? TWS_OK : conn_sticky(c);
+}
+
+/* ---- Data frames ---- */
+
+static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
+{
+    struct conn_incoming *m = &c->msg;
+    uint64_t max = conn_limit(c, TWS_LIMIT_MESSAGE);
+    uint64_t fragments = conn_limit(c, TWS_LIMIT_FRAGMENTS);
+
+    if (!m->in_message) {
+        m->opcode = f->opcode;
+        m->message_len = 0;
+        m->small_frames = 0;
+        m->utf8 = (struct wire_utf8)WIRE_UTF8_INIT;
+    }
+    if (!c->drop && max > 0 && (f->len > max || m->message_len > max - f->len))
+        return fail(c, TWS_ERR_TOO_BIG, TWS_CAUSE_LIMIT, TWS_CLOSE_MESSAGE_TOO_BIG,
+                    "message larger than the limit");
+    if ((m->in_message || !f->fin) && f->len < SMALL_FRAME) {
+        m->small_frames++;
+        if (fragments > 0 && m->small_frames > fragments)
+            return fail(c, TWS_ERR_FLOOD, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
+                        "too many small fragments in one message");
+    }
+    if (m->in_message || !f->fin)
+        CONN_COUNT(c->count.fragments_in, 1);
+    m->frame = *f;
+    m->frame_done = 0;
+    m->in_frame = true;
+    m->in_message = true;
+    c->in.rd += f->hlen;
+    return TWS_OK;
+}
+
+tws_err conn_next_frame(tws_conn *c, int64_t deadline)
+{
+    const struct wire_frame_rules rules = {.expect_masked = c->server, .rsv_allowed = 0};
+
+    for (;;) {
+        struct wire_frame f;
+        tws_err err;
+        int n = wire_frame_parse(&f, c->in.buf + c->in.rd, conn_input_len(c), &rules,
+                                 c->msg.in_message);
+
+        if (n < 0)
+            return fail(c, TWS_ERR_PROTOCOL, TWS_CAUSE_PEER, TWS_CLOSE_PROTOCOL_ERROR,
+                        wire_fault_text((enum wire_fault)-n));
+        if (n == 0)
+            err = want(c, conn_input_len(c) + 1, deadline);
+        else if (f.opcode >= WIRE_CLOSE)
+            err = handle_control(c, &f, deadline);
+        else
+            return begin_data(c, &f);
+        if (err)
+            return err;
+    }
+}
+
+tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len)
+{
+    struct conn_incoming *m = &c->msg;
+
+    if (len == 0)
+        return TWS_OK;
+    if (m->frame.masked)
+        wire_mask(data, len, m->frame.key, m->frame_done);
+    m->frame_done += len;
+    if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_feed(&m->utf8, data, len))
+        return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
+                    "text is not valid UTF-8");
+    return TWS_OK;
+}
+
+tws_err conn_frame_ended(tws_conn *c)
+{
+    struct conn_incoming *m = &c->msg;
+
+    m->in_frame = false;
+    m->waited = 0;
+    m->waited_bytes = 0;
+    m->message_len += m->frame.len;
+    if (!m->frame.fin)
+        return TWS_OK;
+    m->in_message = false;
+    c->last_data = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
+    if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_complete(&m->utf8))
+        return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
+                    "text ends inside a character");
+    if (!c->drop) {
+        CONN_COUNT(c->count.messages_in, 1);
+        CONN_COUNT(c->count.bytes_in, m->message_len);
+    }
+    return TWS_OK;
+}

@@ -1,0 +1,299 @@
+/* Receiving: which buffer, how long to wait, and what silence means. */
+#include "conn/conn.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Receives for which an emptied, borrowed buffer is kept after the small area was too small. */
+#define INPUT_HOT 8
+/* A borrowed buffer is given back when nothing came for so long. */
+#define INPUT_TRIM_MS 2000
+/* The coarse clock may be this far behind. */
+#define CLOCK_SLACK_NS (10 * BASE_NS_PER_MS)
+
+/* ---- Buffers ---- */
+
+static void use_area(struct conn_input *in)
+{
+    in->buf = in->area;
+    in->cap = in->area_cap;
+    in->borrowed = false;
+}
+
+void conn_input_release(tws_conn *c)
+{
+    struct conn_input *in = &c->in;
+
+    if (in->rd != in->wr)
+        return;
+    in->rd = in->wr = 0;
+    in->zero_at = NULL;
+    c->msg.view = NULL;
+    if (in->borrowed) {
+        base_pool_put(&c->env->buffers, in->buf);
+        use_area(in);
+    }
+}
+
+static bool borrow(tws_conn *c)
+{
+    struct conn_input *in = &c->in;
+    uint8_t *buf = base_pool_get(&c->env->buffers);
+
+    if (!buf)
+        return false;
+    if (in->wr > in->rd)
+        memcpy(buf, in->buf + in->rd, in->wr - in->rd);
+    in->wr -= in->rd;
+    in->rd = 0;
+    in->buf = buf;
+    in->cap = CONN_BUFFER - 1;
+    in->borrowed = true;
+    return true;
+}
+
+/* Makes room for at least one byte, and for `need` bytes from rd on. */
+static bool make_room(tws_conn *c, uint32_t need)
+{
+    struct conn_input *in = &c->in;
+
+    if (in->rd == in->wr) {
+        in->rd = in->wr = 0;
+        if (in->borrowed && in->hot == 0)
+            conn_input_release(c);
+    }
+    if (!in->borrowed && (need > in->cap || in->filled || in->hot > 0)) {
+        if (borrow(c))
+            return true;
+        if (need > in->cap)
+            return false; /* else the small area will do */
+    }
+    if (in->rd > 0 && (in->rd + need > in->cap || in->wr == in->cap)) {
+        memmove(in->buf, in->buf + in->rd, in->wr - in->rd);
+        in->wr -= in->rd;
+        in->rd = 0;
+    }
+    return in->wr < in->cap;
+}
+
+static void received(tws_conn *c, size_t n)
+{
+    struct conn_input *in = &c->in;
+
+    in->filled = in->wr + n == in->cap;
+    in->wr += (uint32_t)n;
+    if (!in->borrowed) {
+        if (in->filled)
+            in->hot = INPUT_HOT;
+    } else if (n > in->area_cap) {
+        in->hot = INPUT_HOT;
+    } else if (in->hot > 0) {
+        in->hot--;
+    }
+}
+
+/* ---- Silence ---- */
+
+static bool passed(int64_t now, int64_t since, tws_ms ms)
+{
+    return ms > 0 && now - since + CLOCK_SLACK_NS >= ms * BASE_NS_PER_MS;
+}
+
+static void shorten(tws_ms *period, tws_ms ms)
+{
+    if (ms > 0 && (*period == 0 || ms < *period))
+        *period = ms;
+}
+
+/* How long to wait before silence has to be looked at. */
+static tws_ms silence_period(tws_conn *c)
+{
+    tws_ms period = 0;
+
+    shorten(&period, conn_timeout(c, TWS_TIMEOUT_PING_INTERVAL));
+    if (c->pinged)
+        shorten(&period, conn_timeout(c, TWS_TIMEOUT_PING));
+    shorten(&period, conn_timeout(c, TWS_TIMEOUT_IDLE));
+    if (c->in.borrowed || c->msg.whole.block)
+        shorten(&period, INPUT_TRIM_MS);
+    return period;
+}
+
+/* A keepalive ping carries the time it was sent at, so that its pong gives the round trip. */
+static void keepalive_ping(tws_conn *c)
+{
+    struct wire_frame f = {.opcode = WIRE_PING, .fin = true, .len = sizeof c->ping_sent};
+    struct iovec iov = {.iov_base = &c->ping_sent, .iov_len = sizeof c->ping_sent};
+    bool mine;
+
+    pthread_mutex_lock(&c->mu);
+    mine = conn_state(c) == CONN_OPEN && conn_turn_try_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    if (!mine)
+        return; /* somebody is sending: a stuck write has its own timeout; ask again later */
+    c->ping_sent = base_clock_ns();
+    if (conn_out_append(c, &f, &iov, 1)) {
+        c->pinged = true;
+        CONN_ADD(c->count.pings_out, 1);
+    }
+    conn_turn_give(c);
+    conn_kick(c);
+}
+
+/* Nothing came for a while: give memory back, ping, or give the peer up. */
+static tws_err silence(tws_conn *c)
+{
+    int64_t now = base_clock_coarse_ns();
+    int64_t last = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
+    tws_ms interval = conn_timeout(c, TWS_TIMEOUT_PING_INTERVAL);
+
+    if (passed(now, last, INPUT_TRIM_MS)) {
+        c->in.hot = 0;
+        conn_input_release(c);
+        if (c->msg.whole.len == 0 && c->msg.whole.block && !c->msg.in_message) {
+            base_free(c->env->allocator, c->msg.whole.block);
+            c->msg.whole.block = NULL;
+            c->msg.whole.cap = 0;
+        }
+    }
+    if (passed(now, c->last_data, conn_timeout(c, TWS_TIMEOUT_IDLE))) {
+        struct conn_cause cause = {TWS_ERR_IDLE, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0,
+                                   "idle timeout"};
+
+        return conn_fail(c, &cause, TWS_CLOSE_GOING_AWAY);
+    }
+    if (conn_state(c) != CONN_OPEN)
+        return TWS_OK;
+    if (c->pinged) {
+        tws_ms timeout = conn_timeout(c, TWS_TIMEOUT_PING);
+
+        if (timeout > 0 && base_clock_ns() - c->ping_sent >= timeout * BASE_NS_PER_MS) {
+            struct conn_cause cause = {TWS_ERR_PEER_SILENT, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0,
+                                       NULL};
+
+            return conn_end(c, &cause);
+        }
+    } else if (passed(now, last, interval)) {
+        keepalive_ping(c);
+    }
+    return TWS_OK;
+}
+
+/* ---- Waiting and receiving ---- */
+
+static tws_err ended_by_peer(tws_conn *c)
+{
+    struct conn_cause cause = {TWS_ERR_EOF, TWS_PHASE_READ, TWS_CAUSE_PEER, 0, NULL};
+
+    if (c->msg.in_frame || c->msg.in_message)
+        cause.detail = "in the middle of a message";
+    return conn_end(c, &cause);
+}
+
+/* Held replies leave before the reader waits; they never wait for the reader. */
+static void before_wait(tws_conn *c)
+{
+    if (conn_out_len(c) > 0)
+        conn_kick(c);
+}
+
+/* What a result of await or recv below zero means. TWS_OK: go on waiting. */
+static tws_err not_received(tws_conn *c, int r)
+{
+    tws_err err;
+
+    if (r != -EAGAIN && r != -ETIMEDOUT)
+        return conn_io_failed(c, TWS_PHASE_READ, r);
+    err = silence(c);
+    if (err || r == -EAGAIN)
+        return err;
+    CONN_ADD(c->count.timeouts, 1);
+    return TWS_ERR_TIMEOUT;
+}
+
+/* Bytes have come. `since`: when the wait for the rest of a frame began; 0 between frames. */
+static void heard(tws_conn *c, size_t n, int64_t since)
+{
+    int64_t now = base_clock_coarse_ns();
+
+    atomic_store_explicit(&c->last_rx, now, memory_order_relaxed);
+    c->pinged = false;
+    CONN_COUNT(c->count.wire_in, n);
+    if (since) {
+        c->msg.waited += now - since;
+        c->msg.waited_bytes += n;
+    }
+}
+
+/* Whether the reader may go on: the connection is open, or being read to its end. */
+static tws_err may_read(tws_conn *c)
+{
+    if (conn_state(c) == CONN_OPEN || c->drop || c->rest_readable)
+        return TWS_OK;
+    return conn_sticky(c);
+}
+
+static tws_err no_buffer(tws_conn *c)
+{
+    struct conn_cause cause = {TWS_ERR_RESOURCE, TWS_PHASE_READ, TWS_CAUSE_LOCAL, 0,
+                               "no memory for a receive buffer"};
+
+    return conn_fail(c, &cause, TWS_CLOSE_INTERNAL_ERROR);
+}
+
+/* Receives into `direct`, or into the input when that is NULL. */
+static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int64_t deadline)
+{
+    bool partial = c->msg.in_frame || conn_input_len(c) > 0;
+    int64_t since = partial ? base_clock_coarse_ns() : 0;
+
+    before_wait(c);
+    for (;;) {
+        tws_err err = may_read(c);
+        bool blocks;
+        ssize_t n;
+
+        if (err)
+            return err;
+        n = net_stream_await(&c->stream, deadline, silence_period(c));
+        blocks = n == 0 && net_stream_recv_waits(&c->stream);
+        if (n == 0) {
+            if (!direct && !make_room(c, (uint32_t)size))
+                return no_buffer(c);
+            n = direct ? net_stream_recv(&c->stream, direct, size)
+                       : net_stream_recv(&c->stream, c->in.buf + c->in.wr, c->in.cap - c->in.wr);
+            if (n > 0) {
+                heard(c, (size_t)n, since);
+                *got = (size_t)n;
+                return TWS_OK;
+            }
+            if (n == 0)
+                return ended_by_peer(c);
+            if (n == -EAGAIN && !blocks) { /* woken for nothing: wait on, without a buffer */
+                if (!direct)
+                    conn_input_release(c);
+                continue;
+            }
+        }
+        err = not_received(c, (int)n);
+        if (err)
+            return err;
+    }
+}
+
+tws_err conn_input_fill(tws_conn *c, uint32_t need, int64_t deadline)
+{
+    size_t n = 0;
+    tws_err err = receive(c, NULL, need, &n, deadline);
+
+    if (!err)
+        received(c, n);
+    return err;
+}
+
+tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_t deadline)
+{
+    return receive(c, buf, size, n, deadline);
+}

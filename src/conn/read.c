@@ -1,0 +1,426 @@
+/* Whole messages and streamed ones, for the caller. */
+#include "conn/conn.h"
+
+#include "base/clock.h"
+#include "wire/mask.h"
+
+#include <string.h>
+
+/* Assembly buffers up to this are kept for the next message until the connection falls silent. */
+#define KEEP_ASSEMBLY (256 * 1024)
+#define FIRST_ASSEMBLY (4 * 1024)
+/* From this on, payload is received straight into where it is going. */
+#define DIRECT_MIN 8192
+
+/* ---- The reader's role ---- */
+
+tws_err conn_reader_enter(tws_conn *c)
+{
+    bool expected = false;
+
+    if (!atomic_compare_exchange_strong(&c->reading, &expected, true))
+        return conn_state(c) == CONN_OPEN ? TWS_ERR_BUSY : conn_sticky(c);
+    atomic_store_explicit(&c->reader, task_self(), memory_order_relaxed);
+    if (conn_state(c) != CONN_OPEN && !c->rest_readable) {
+        conn_reader_leave(c);
+        return conn_sticky(c);
+    }
+    conn_input_restore(c);
+    return TWS_OK;
+}
+
+void conn_reader_leave(tws_conn *c)
+{
+    atomic_store(&c->reading, false);
+    if (atomic_load(&c->reader_wanted)) {
+        pthread_mutex_lock(&c->mu);
+        task_queue_wake_all(&c->events);
+        pthread_mutex_unlock(&c->mu);
+    }
+}
+
+/* ---- Whole messages ---- */
+
+static void drop_assembly(tws_conn *c)
+{
+    struct conn_assembly *w = &c->msg.whole;
+
+    w->len = 0;
+    if (w->cap > KEEP_ASSEMBLY) {
+        base_free(c->env->allocator, w->block);
+        w->block = NULL;
+        w->cap = 0;
+    }
+}
+
+/* Room for `extra` more bytes. Grows with what has arrived, not with what was announced. */
+static bool reserve(tws_conn *c, size_t extra)
+{
+    struct conn_assembly *w = &c->msg.whole;
+    size_t need = w->len + extra;
+    size_t cap = w->cap ? w->cap : FIRST_ASSEMBLY;
+    struct conn_owned *block;
+
+    if (need <= w->cap)
+        return true;
+    if (need < extra || need > SIZE_MAX / 2 - sizeof *block)
+        return false;
+    while (cap < need)
+        cap *= 2;
+    block = base_resize(c->env->allocator, w->block, sizeof *block + cap + 1);
+    if (!block)
+        return false;
+    block->allocator = c->env->allocator;
+    w->block = block;
+    w->cap = cap;
+    return true;
+}
+
+static tws_err no_memory(tws_conn *c)
+{
+    struct conn_cause cause = {TWS_ERR_RESOURCE, TWS_PHASE_READ, TWS_CAUSE_LOCAL, 0,
+                               "no memory for a message"};
+
+    return conn_fail(c, &cause, TWS_CLOSE_INTERNAL_ERROR);
+}
+
+/* Takes payload that has been received into the assembly. */
+static tws_err assemble_input(tws_conn *c, uint64_t left)
+{
+    struct conn_assembly *w = &c->msg.whole;
+    size_t n = conn_input_len(c) < left ? conn_input_len(c) : (size_t)left;
+    tws_err err;
+
+    if (!reserve(c, n))
+        return no_memory(c);
+    memcpy(w->block->data + w->len, c->in.buf + c->in.rd, n);
+    c->in.rd += (uint32_t)n;
+    err = conn_frame_payload(c, w->block->data + w->len, n);
+    w->len += n;
+    return err;
+}
+
+/* Receives payload straight into the assembly. */
+static tws_err assemble_direct(tws_conn *c, uint64_t left, int64_t deadline)
+{
+    struct conn_assembly *w = &c->msg.whole;
+    size_t room = w->cap - w->len;
+    size_t n = 0;
+    tws_err err;
+
+    if (room < DIRECT_MIN) {
+        if (!reserve(c, DIRECT_MIN > left ? (size_t)left : DIRECT_MIN))
+            return no_memory(c);
+        room = w->cap - w->len;
+    }
+    err = conn_input_direct(c, w->block->data + w->len, room < left ? room : (size_t)left, &n,
+                            deadline);
+    if (err)
+        return err;
+    err = conn_frame_payload(c, w->block->data + w->len, n);
+    w->len += n;
+    return err;
+}
+
+/* Puts a frame's payload behind what the message has so far. */
+static tws_err assemble_frame(tws_conn *c, int64_t deadline)
+{
+    struct conn_incoming *m = &c->msg;
+
+    for (;;) {
+        uint64_t left = m->frame.len - m->frame_done;
+        tws_err err;
+
+        if (left == 0)
+            return conn_frame_ended(c);
+        if (conn_input_len(c) > 0)
+            err = assemble_input(c, left);
+        else if (left >= DIRECT_MIN)
+            err = assemble_direct(c, left, deadline);
+        else
+            err = conn_input_fill(c, (uint32_t)left, deadline);
+        if (!err && m->frame_done < m->frame.len)
+            err = conn_frame_slow(c);
+        if (err)
+            return err;
+    }
+}
+
+/* A frame that is a whole message and fits into the input stays there. Its payload is unmasked and
+ * checked as it comes. */
+static tws_err receive_in_place(tws_conn *c, int64_t deadline)
+{
+    struct conn_incoming *m = &c->msg;
+    uint32_t len = (uint32_t)m->frame.len;
+
+    for (;;) {
+        uint32_t have = conn_input_len(c) < len ? conn_input_len(c) : len;
+        uint32_t done = (uint32_t)m->frame_done;
+        tws_err err = conn_frame_payload(c, c->in.buf + c->in.rd + done, have - done);
+
+        if (!err && have == len)
+            return conn_frame_ended(c);
+        if (!err && done > 0)
+            err = conn_frame_slow(c);
+        if (!err)
+            err = conn_input_fill(c, len, deadline);
+        if (err)
+            return err;
+    }
+}
+
+/* Whether one more whole message is in the input already. */
+static bool another_waits(tws_conn *c)
+{
+    const struct wire_frame_rules rules = {.expect_masked = c->server, .rsv_allowed = 0};
+    struct wire_frame f;
+    uint32_t len = conn_input_len(c);
+
+    return len > 0 && wire_frame_parse(&f, c->in.buf + c->in.rd, len, &rules, false) > 0 &&
+           f.opcode < WIRE_CLOSE && f.fin && f.len <= len - f.hlen;
+}
+
+/* Shows a message, with a zero behind it. */
+static void show(tws_conn *c, tws_message *m, uint8_t *data, size_t len)
+{
+    m->opcode = (tws_opcode)c->msg.opcode;
+    m->flags = 0;
+    m->data = (char *)data;
+    m->len = len;
+    m->owner = NULL;
+    c->msg.view = data;
+    c->msg.view_len = len;
+    c->msg.more = another_waits(c);
+}
+
+static void show_input(tws_conn *c, tws_message *m, uint32_t len)
+{
+    uint8_t *data = c->in.buf + c->in.rd;
+
+    c->in.rd += len;
+    show(c, m, data, len);
+    c->in.zero_at = data + len;
+    c->in.zero_was = data[len];
+    data[len] = 0;
+}
+
+static void show_assembly(tws_conn *c, tws_message *m)
+{
+    struct conn_assembly *w = &c->msg.whole;
+
+    w->block->data[w->len] = 0;
+    show(c, m, w->block->data, w->len);
+}
+
+static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
+{
+    struct conn_incoming *in = &c->msg;
+    tws_err err;
+
+    if (!in->in_message) {
+        in->view = NULL;
+        drop_assembly(c);
+    }
+    for (;;) {
+        if (!in->in_frame && (err = conn_next_frame(c, deadline)))
+            return err;
+        if (in->frame.fin && in->message_len == 0 && in->frame.len < CONN_BUFFER &&
+            in->whole.len == 0) {
+            err = receive_in_place(c, deadline);
+            if (!err)
+                show_input(c, m, (uint32_t)in->frame.len);
+            return err;
+        }
+        err = assemble_frame(c, deadline);
+        if (err)
+            return err;
+        if (!in->in_message) {
+            if (!reserve(c, 1))
+                return no_memory(c);
+            show_assembly(c, m);
+            return TWS_OK;
+        }
+    }
+}
+
+static int64_t read_deadline(tws_conn *c)
+{
+    return task_deadline(conn_timeout(c, TWS_TIMEOUT_READ));
+}
+
+tws_err tws_read_message(tws_conn *c, tws_message *m)
+{
+    int64_t deadline = read_deadline(c);
+    tws_err err = conn_reader_enter(c);
+
+    *m = (tws_message)TWS_MESSAGE_INIT;
+    m->data = (char *)(uintptr_t) "";
+    if (err)
+        return err;
+    if (c->msg.streaming)
+        err = conn_skip_message(c, deadline);
+    if (!err)
+        err = read_whole(c, m, deadline);
+    conn_reader_leave(c);
+    return err;
+}
+
+tws_err tws_message_take(tws_conn *c, tws_message *m)
+{
+    struct conn_assembly *w = &c->msg.whole;
+    struct conn_owned *block;
+
+    if (m->owner)
+        return TWS_OK;
+    if (!c->msg.view || (const uint8_t *)m->data != c->msg.view)
+        return TWS_ERR_STATE;
+    if (w->block && w->block->data == c->msg.view) {
+        block = w->block;
+        *w = (struct conn_assembly){NULL, 0, 0};
+    } else {
+        block = base_alloc(c->env->allocator, sizeof *block + m->len + 1);
+        if (!block)
+            return TWS_ERR_MEMORY;
+        block->allocator = c->env->allocator;
+        memcpy(block->data, m->data, m->len + 1);
+    }
+    c->msg.view = NULL;
+    m->owner = block;
+    m->data = (char *)block->data;
+    return TWS_OK;
+}
+
+void tws_message_free(tws_message *m)
+{
+    struct conn_owned *block = m->owner;
+
+    if (!block)
+        return;
+    base_free(block->allocator, block);
+    *m = (tws_message)TWS_MESSAGE_INIT;
+}
+
+/* ---- Streamed messages ---- */
+
+/* Drops what has been received, or receives some, of the frame's payload. */
+static tws_err skip_payload(tws_conn *c, uint64_t left, int64_t deadline)
+{
+    uint32_t n;
+
+    if (conn_input_len(c) == 0) {
+        tws_err err = conn_input_fill(c, 1, deadline);
+
+        if (err)
+            return err;
+    }
+    n = conn_input_len(c) < left ? conn_input_len(c) : (uint32_t)left;
+    if (c->drop)
+        c->msg.frame_done += n;
+    else if (conn_frame_payload(c, c->in.buf + c->in.rd, n))
+        return conn_sticky(c);
+    c->in.rd += n;
+    return conn_frame_slow(c);
+}
+
+tws_err conn_skip_message(tws_conn *c, int64_t deadline)
+{
+    struct conn_incoming *m = &c->msg;
+    tws_err err;
+
+    do {
+        if (!m->in_frame && (err = conn_next_frame(c, deadline)))
+            return err;
+        while (m->frame_done < m->frame.len)
+            if ((err = skip_payload(c, m->frame.len - m->frame_done, deadline)))
+                return err;
+        if (c->drop)
+            m->utf8 = (struct wire_utf8)WIRE_UTF8_INIT;
+        if ((err = conn_frame_ended(c)))
+            return err;
+    } while (m->in_message);
+    m->streaming = false;
+    return TWS_OK;
+}
+
+tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode)
+{
+    int64_t deadline = read_deadline(c);
+    tws_err err = conn_reader_enter(c);
+
+    if (err)
+        return err;
+    c->msg.view = NULL;
+    if (c->msg.streaming || c->msg.in_message)
+        err = conn_skip_message(c, deadline);
+    drop_assembly(c);
+    if (!err)
+        err = conn_next_frame(c, deadline);
+    if (!err) {
+        c->msg.streaming = true;
+        *opcode = (tws_opcode)c->msg.opcode;
+    }
+    conn_reader_leave(c);
+    return err;
+}
+
+/* Some bytes of the present frame, from the input or straight from the socket. */
+static tws_err stream_payload(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int64_t deadline)
+{
+    uint64_t left = c->msg.frame.len - c->msg.frame_done;
+    size_t want = size < left ? size : (size_t)left;
+    tws_err err = TWS_OK;
+
+    if (conn_input_len(c) == 0 && want >= DIRECT_MIN) {
+        err = conn_input_direct(c, buf, want, n, deadline);
+        if (err)
+            return err;
+    } else {
+        if (conn_input_len(c) == 0)
+            err = conn_input_fill(c, 1, deadline);
+        if (err)
+            return err;
+        *n = conn_input_len(c) < want ? conn_input_len(c) : want;
+        memcpy(buf, c->in.buf + c->in.rd, *n);
+        c->in.rd += (uint32_t)*n;
+    }
+    err = conn_frame_payload(c, buf, *n);
+    return err ? err : conn_frame_slow(c);
+}
+
+static tws_err reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int64_t deadline)
+{
+    struct conn_incoming *m = &c->msg;
+    tws_err err;
+
+    for (;;) {
+        if (!m->in_message) {
+            m->streaming = false;
+            return TWS_OK;
+        }
+        if (!m->in_frame && (err = conn_next_frame(c, deadline)))
+            return err;
+        if (m->frame_done < m->frame.len) {
+            err = stream_payload(c, buf, size, n, deadline);
+            if (err)
+                *n = 0;
+            return err;
+        }
+        if ((err = conn_frame_ended(c)))
+            return err;
+    }
+}
+
+tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n)
+{
+    tws_err err;
+
+    *n = 0;
+    if (size == 0)
+        return TWS_ERR_ARGUMENT;
+    err = conn_reader_enter(c);
+    if (err)
+        return err;
+    err = c->msg.streaming ? reader_read(c, buf, size, n, read_deadline(c)) : TWS_ERR_STATE;
+    conn_reader_leave(c);
+    return err;
+}

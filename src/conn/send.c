@@ -1,0 +1,241 @@
+/* Sending, by the thread that has the writer's role. */
+#include "conn/conn.h"
+
+#include "base/random.h"
+#include "wire/mask.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+/* Pieces that go into one system call; the first two are `out` and the frame header. */
+#define SEND_PIECES 16
+
+/* Waits until the peer takes data. The state may change meanwhile. */
+static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
+{
+    tws_err err = TWS_OK;
+    int r;
+
+    if (w->ms == TWS_NOWAIT)
+        return TWS_ERR_TIMEOUT;
+    pthread_mutex_lock(&c->mu);
+    if (conn_state(c) == CONN_ENDED || (turn != CONN_TURN_CLOSE && conn_state(c) != CONN_OPEN))
+        err = conn_sticky_locked(c);
+    else
+        c->write_blocked = true;
+    task_queue_wake_all(&c->turns); /* those who do not wait for a blocked writer */
+    pthread_mutex_unlock(&c->mu);
+    if (err)
+        return err;
+
+    r = net_stream_await_send(&c->stream, conn_wait_deadline(w));
+    pthread_mutex_lock(&c->mu);
+    c->write_blocked = false;
+    if (conn_state(c) == CONN_ENDED)
+        err = conn_sticky_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    if (err)
+        return err;
+    if (r == -ETIMEDOUT)
+        return TWS_ERR_TIMEOUT;
+    return r < 0 ? conn_io_failed(c, TWS_PHASE_WRITE, r) : TWS_OK;
+}
+
+/* Takes n sent bytes off the front of the pieces. */
+static void advance(struct iovec **iov, int *count, size_t n)
+{
+    while (*count > 0 && n >= (*iov)->iov_len) {
+        n -= (*iov)->iov_len;
+        (*iov)++;
+        (*count)--;
+    }
+    if (n > 0) {
+        (*iov)->iov_base = (uint8_t *)(*iov)->iov_base + n;
+        (*iov)->iov_len -= n;
+    }
+}
+
+/* A write that had to stop: harmless before the first byte, the end of the connection after it. */
+static tws_err give_up(tws_conn *c, tws_err err, bool begun)
+{
+    struct conn_cause cause = {TWS_ERR_STALLED, TWS_PHASE_WRITE, TWS_CAUSE_TIMEOUT, 0,
+                               "the write timeout ran out inside a frame"};
+
+    if (!begun && err == TWS_ERR_TIMEOUT) {
+        CONN_ADD(c->count.timeouts, 1);
+        return err;
+    }
+    if (err != TWS_ERR_TIMEOUT)
+        cause = (struct conn_cause){TWS_ERR_CLOSED, TWS_PHASE_CLOSE, TWS_CAUSE_LOCAL, 0,
+                                    "a frame was abandoned half-way"};
+    conn_end(c, &cause);
+    return err == TWS_ERR_TIMEOUT ? TWS_ERR_STALLED : err;
+}
+
+/* One batch: at most SEND_PIECES - 1 pieces behind `out`. `begun` tells whether a piece's byte has
+ * left, in this batch or an earlier one of the same frame. */
+static tws_err send_batch(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                          struct conn_wait *w, bool *begun)
+{
+    struct iovec pieces[SEND_PIECES];
+
+    for (int i = 0; i < count; i++)
+        pieces[i + 1] = iov[i];
+    struct iovec *at = pieces + 1;
+
+    while (count > 0 || conn_out_len(c) > 0) {
+        uint32_t held = conn_out_len(c);
+        struct iovec *first = at;
+        ssize_t n;
+
+        if (held > 0) { /* the slot before `at` is free: it was the spare one, or a sent piece */
+            first = at - 1;
+            first->iov_base = c->out + c->out_begin;
+            first->iov_len = held;
+        }
+        n = net_stream_send(&c->stream, first, count + (held > 0));
+        if (n == -EAGAIN) {
+            tws_err err = wait_for_room(c, turn, w);
+
+            if (err)
+                return give_up(c, err, *begun);
+            continue;
+        }
+        if (n < 0)
+            return conn_io_failed(c, TWS_PHASE_WRITE, (int)n);
+        CONN_COUNT(c->count.wire_out, (uint64_t)n);
+        if (held > 0) {
+            uint32_t out = (size_t)n < held ? (uint32_t)n : held;
+
+            conn_out_sent(c, out);
+            n -= out;
+        }
+        if (n > 0)
+            *begun = true;
+        advance(&at, &count, (size_t)n);
+    }
+    return TWS_OK;
+}
+
+static tws_err send_pieces(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                           struct conn_wait *w, bool *begun)
+{
+    tws_err err;
+
+    do {
+        int batch = count < SEND_PIECES - 1 ? count : SEND_PIECES - 1;
+
+        err = send_batch(c, iov, batch, turn, w, begun);
+        iov += batch;
+        count -= batch;
+    } while (!err && count > 0);
+    return err;
+}
+
+tws_err conn_send(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                  struct conn_wait *w)
+{
+    bool begun = false;
+
+    return send_pieces(c, iov, count, turn, w, &begun);
+}
+
+/* A client's frame: masked through a borrowed buffer, piece by piece. */
+static tws_err send_masked(tws_conn *c, const struct wire_frame *f, const struct iovec *iov,
+                           int count, enum conn_turn turn, struct conn_wait *w)
+{
+    uint8_t *buf = base_pool_get(&c->env->buffers);
+    uint64_t offset = 0;
+    bool begun = false;
+    tws_err err = TWS_OK;
+    size_t fill;
+
+    if (!buf)
+        return TWS_ERR_MEMORY;
+    fill = wire_frame_write(buf, f);
+    for (int i = 0; i < count && !err; i++) {
+        const uint8_t *data = iov[i].iov_base;
+        size_t left = iov[i].iov_len;
+
+        while (left > 0 && !err) {
+            size_t n = left < CONN_BUFFER - fill ? left : CONN_BUFFER - fill;
+
+            wire_mask_copy(buf + fill, data, n, f->key, offset);
+            fill += n;
+            offset += n;
+            data += n;
+            left -= n;
+            if (fill == CONN_BUFFER) {
+                struct iovec full = {.iov_base = buf, .iov_len = fill};
+
+                err = send_pieces(c, &full, 1, turn, w, &begun);
+                fill = 0;
+            }
+        }
+    }
+    if (!err && fill > 0) {
+        struct iovec rest = {.iov_base = buf, .iov_len = fill};
+
+        err = send_pieces(c, &rest, 1, turn, w, &begun);
+    }
+    base_pool_put(&c->env->buffers, buf);
+    return err;
+}
+
+tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
+                        enum conn_turn turn, struct conn_wait *w)
+{
+    uint8_t header[WIRE_FRAME_HEADER_MAX];
+    struct iovec pieces[SEND_PIECES];
+    bool begun = false;
+    tws_err err;
+    int batch = count < SEND_PIECES - 2 ? count : SEND_PIECES - 2;
+
+    f->masked = !c->server;
+    if (f->masked) {
+        if (!base_random(f->key, sizeof f->key))
+            return TWS_ERR_SYSTEM;
+        return send_masked(c, f, iov, count, turn, w);
+    }
+    pieces[0].iov_base = header;
+    pieces[0].iov_len = wire_frame_write(header, f);
+    for (int i = 0; i < batch; i++)
+        pieces[i + 1] = iov[i];
+    err = send_pieces(c, pieces, batch + 1, turn, w, &begun);
+    if (!err && count > batch)
+        err = send_pieces(c, iov + batch, count - batch, turn, w, &begun);
+    return err;
+}
+
+tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
+{
+    tws_err err = conn_turn_take(c, turn, w);
+
+    if (err)
+        return err;
+    err = conn_send(c, NULL, 0, turn, w);
+    conn_turn_give(c);
+    return err;
+}
+
+/*
+ * The reader answers a ping at once if nobody is sending. Else the thread that is, sends it when
+ * its frame is done; of several pings that come meanwhile the last is answered, as RFC 6455 5.5.3
+ * allows, so that a peer that floods and does not read costs no memory.
+ */
+tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len)
+{
+    bool mine;
+
+    pthread_mutex_lock(&c->mu);
+    c->pong_wanted = true;
+    c->pong_len = (uint8_t)len;
+    if (len > 0)
+        memcpy(c->pong_data, data, len);
+    mine = conn_turn_try_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    if (mine)
+        conn_turn_give(c);
+    return TWS_OK;
+}

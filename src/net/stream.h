@@ -1,0 +1,77 @@
+/*
+ * stream.h: a connected byte stream over TCP or a Unix socket; TLS will be a second table.
+ *
+ * Results and waiting are those of task.h; nothing here knows frames.
+ */
+#ifndef NET_STREAM_H
+#define NET_STREAM_H
+
+#include "task/task.h"
+
+struct net_stream;
+
+struct net_stream_ops {
+    int (*await)(struct net_stream *st, int64_t deadline, tws_ms period);
+    ssize_t (*recv)(struct net_stream *st, void *buf, size_t len);
+    ssize_t (*send)(struct net_stream *st, const struct iovec *iov, int count);
+    int (*await_send)(struct net_stream *st, int64_t deadline);
+    void (*shutdown)(struct net_stream *st, int how);
+    void (*close)(struct net_stream *st);
+};
+
+struct net_stream {
+    const struct net_stream_ops *ops;
+    struct task_socket sock;
+};
+
+/* Takes fd over and makes it ready for threads of rt (NULL: kernel threads). 0 or -errno; then fd
+ * is still the caller's. */
+int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool nodelay);
+
+static inline int net_stream_await(struct net_stream *st, int64_t deadline, tws_ms period)
+{
+    return st->ops->await(st, deadline, period);
+}
+
+static inline ssize_t net_stream_recv(struct net_stream *st, void *buf, size_t len)
+{
+    return st->ops->recv(st, buf, len);
+}
+
+static inline ssize_t net_stream_send(struct net_stream *st, const struct iovec *iov, int count)
+{
+    return st->ops->send(st, iov, count);
+}
+
+static inline int net_stream_await_send(struct net_stream *st, int64_t deadline)
+{
+    return st->ops->await_send(st, deadline);
+}
+
+/* True when recv needs its buffer while it waits. */
+static inline bool net_stream_recv_waits(const struct net_stream *st)
+{
+    return task_recv_waits(&st->sock);
+}
+
+static inline void net_stream_interrupt(struct net_stream *st)
+{
+    task_interrupt(&st->sock);
+}
+
+static inline bool net_stream_interrupted(struct net_stream *st)
+{
+    return atomic_load(&st->sock.interrupted);
+}
+
+static inline void net_stream_shutdown(struct net_stream *st, int how)
+{
+    st->ops->shutdown(st, how);
+}
+
+static inline void net_stream_close(struct net_stream *st)
+{
+    st->ops->close(st);
+}
+
+#endif
