@@ -45,8 +45,8 @@ PANELS = (
     Panel("cpu", 2, "CPU", "CPU seconds per second of each server process: 1 is one core fully used. Cores rather than "
           "percent of the machine, so that no server is hidden by a maximum of 100 %.", "none",
           (Line("process_cpu_seconds_total", RATE),)),
-    Panel("rss", 2, "Resident memory", "RSS of each server process. Kernel memory is not in it: see kernel memory "
-          "below.", "bytes", (Line("process_resident_memory_bytes", GAUGE),)),
+    Panel("rss", 2, "Resident memory", "RSS of each server process. What the kernel holds is not in it: see kernel "
+          "memory.", "bytes", (Line("process_resident_memory_bytes", GAUGE),)),
     Panel("threads", 3, "Threads", "Kernel threads of each server process.", "none",
           (Line("process_threads", GAUGE),)),
     Panel("fds", 3, "Open descriptors", "Open file descriptors of each server process: connections and a few more.",
@@ -68,6 +68,13 @@ PANELS = (
            Line("bench_load_sent_bytes_total", RATE, legend="{{server}} up"))),
     Panel("connections", 4, "Connections by state", "Connections as the load generator sees them.", "none",
           (Line("bench_load_connections", GAUGE, by=("state",)),)),
+    Panel("kernel", 5, "Kernel memory", "What the kernel holds and RSS does not show. cgroup: the server's own control "
+          "group. machine_change: growth of the whole machine's kernel stacks and slab since the server was first "
+          "seen, with whatever else ran.", "bytes", (Line("bench_kernel_memory_bytes", GAUGE, by=("source",)),)),
+    Panel("generator_cpu", 5, "CPU of the load generator", "In cores, while it loads the named server. Near its number "
+          "of threads, the generator is the limit.", "none", (Line("bench_load_cpu_seconds_total", RATE),)),
+    Panel("generator_lag", 5, "Lag of the load generator", "Worst delay of its own against the schedule in the last "
+          "second.", "s", (Line("bench_load_schedule_lag_seconds", GAUGE),)),
 )
 
 
