@@ -164,6 +164,10 @@ static void report_utf8(const char *kind, const uint8_t *text, const char *only)
         snprintf(name, sizeof(name), "utf8 %s avx2", kind);
         report(name, job, only);
     }
+#elif defined(WIRE_UTF8_NEON)
+    job.feed = wire_utf8_feed_neon;
+    snprintf(name, sizeof(name), "utf8 %s neon", kind);
+    report(name, job, only);
 #endif
 }
 
@@ -185,23 +189,21 @@ static void fill(uint8_t *out, const char *unit)
     size_t unit_len = strlen(unit), at = 0;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        for (; at + unit_len <= sizes[i]; at += unit_len)
-            memcpy(out + at, unit, unit_len);
-        for (; at < sizes[i]; at++)
-            out[at] = '.';
+        size_t units = (sizes[i] - at) / unit_len;
+
+        for (size_t k = 0; k < units * unit_len; k++)
+            out[at++] = (uint8_t)unit[k % unit_len];
+        while (at < sizes[i])
+            out[at++] = '.';
     }
 }
 
 int main(int argc, char **argv)
 {
     const char *only = argc > 1 ? argv[1] : NULL;
-    /* One byte past an aligned start: payloads lie behind headers. */
-    uint8_t *src = malloc(BIG + 1), *dst = malloc(BIG + 1);
+    /* Used from one byte past an aligned start: payloads lie behind headers. */
+    static _Alignas(64) uint8_t src[BIG + 1], dst[BIG + 1];
 
-    if (!src || !dst) {
-        perror("wire_bench");
-        return 1;
-    }
     memset(dst, 1, BIG + 1);
     printf("%-28s", "");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -215,7 +217,5 @@ int main(int argc, char **argv)
     report_utf8("mixed", src + 1, only);
     fill(src + 1, "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e");
     report_utf8("three-byte", src + 1, only);
-    free(src);
-    free(dst);
     return 0;
 }

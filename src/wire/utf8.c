@@ -121,12 +121,12 @@ static unsigned run_portable(const uint8_t *p, size_t n)
     return state;
 }
 
-#if defined(WIRE_UTF8_X86)
+#if defined(WIRE_UTF8_X86) || defined(WIRE_UTF8_NEON)
 /*
  * From ACCEPT over n bytes with vectors, which judge whole characters. An open sequence at the end
  * is left to the automaton; in front of it no second one may be open.
  */
-static unsigned run_vector(const uint8_t *p, size_t n, bool (*body)(const uint8_t *, size_t))
+static unsigned run_vector(const uint8_t *p, size_t n, utf8_body_fn *body)
 {
     size_t tail = open_tail(p, n);
 
@@ -135,19 +135,23 @@ static unsigned run_vector(const uint8_t *p, size_t n, bool (*body)(const uint8_
         return REJECT;
     return body(p, n) ? step_all(ACCEPT, p + n, tail) : REJECT;
 }
+#endif
 
+/* Below the minimum of a body and an open sequence, the next smaller step takes over. */
+#if defined(WIRE_UTF8_X86)
 static unsigned run_ssse3(const uint8_t *p, size_t n)
 {
-    if (n < UTF8_BODY_MIN_SSSE3 + 3)
-        return run_portable(p, n);
-    return run_vector(p, n, utf8_body_ssse3);
+    return n < UTF8_BODY_MIN_16 + 3 ? run_portable(p, n) : run_vector(p, n, utf8_body_ssse3);
 }
 
 static unsigned run_avx2(const uint8_t *p, size_t n)
 {
-    if (n < UTF8_BODY_MIN_AVX2 + 3)
-        return run_ssse3(p, n);
-    return run_vector(p, n, utf8_body_avx2);
+    return n < UTF8_BODY_MIN_32 + 3 ? run_ssse3(p, n) : run_vector(p, n, utf8_body_avx2);
+}
+#elif defined(WIRE_UTF8_NEON)
+static unsigned run_neon(const uint8_t *p, size_t n)
+{
+    return n < UTF8_BODY_MIN_16 + 3 ? run_portable(p, n) : run_vector(p, n, utf8_body_neon);
 }
 #endif
 
@@ -182,6 +186,11 @@ bool wire_utf8_feed_avx2(struct wire_utf8 *u, const uint8_t *buf, size_t len)
 {
     return feed(u, buf, len, run_avx2);
 }
+#elif defined(WIRE_UTF8_NEON)
+bool wire_utf8_feed_neon(struct wire_utf8 *u, const uint8_t *buf, size_t len)
+{
+    return feed(u, buf, len, run_neon);
+}
 #endif
 
 static unsigned run_best(const uint8_t *p, size_t n)
@@ -194,8 +203,12 @@ static unsigned run_best(const uint8_t *p, size_t n)
         return run_avx2(p, n);
     if (wire_cpu_has_ssse3())
         return run_ssse3(p, n);
-#endif
     return run_portable(p, n);
+#elif defined(WIRE_UTF8_NEON)
+    return run_neon(p, n);
+#else
+    return run_portable(p, n);
+#endif
 }
 
 bool wire_utf8_feed(struct wire_utf8 *u, const uint8_t *buf, size_t len)

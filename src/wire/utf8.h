@@ -45,6 +45,9 @@ bool wire_utf8_feed_portable(struct wire_utf8 *u, const uint8_t *buf, size_t len
 /* Only where wire_cpu_has_ssse3() and wire_cpu_has_avx2() say so. */
 bool wire_utf8_feed_ssse3(struct wire_utf8 *u, const uint8_t *buf, size_t len);
 bool wire_utf8_feed_avx2(struct wire_utf8 *u, const uint8_t *buf, size_t len);
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+#define WIRE_UTF8_NEON 1
+bool wire_utf8_feed_neon(struct wire_utf8 *u, const uint8_t *buf, size_t len);
 #endif
 
 #endif

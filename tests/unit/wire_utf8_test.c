@@ -37,6 +37,8 @@ static int find_variants(void **state)
         variants[variant_count++] = (struct variant){"avx2", wire_utf8_feed_avx2};
     else
         print_message("no AVX2 here: that variant is not tested\n");
+#elif defined(WIRE_UTF8_NEON)
+    variants[variant_count++] = (struct variant){"neon", wire_utf8_feed_neon};
 #endif
     return 0;
 }
