@@ -237,7 +237,7 @@ static void put_base64_char(struct base64_writer *b, char c)
 static void put_base64_decoded(struct base64_writer *b, struct wire_text escaped)
 {
     while (escaped.len > 0) {
-        char c;
+        char c = 0;
         size_t n = escaped.at[0] == '%' ? 3 : 1;
 
         wire_url_decode(wire_text_head(escaped, n), &c, 1);

@@ -108,60 +108,61 @@ static void check_ipv6(const char *text)
         fail_msg("%s is %s", text, expected ? "valid" : "not valid");
 }
 
+static const char *const notable_ipv6[] = {
+    "::",
+    "::1",
+    "1::",
+    "1:2:3:4:5:6:7:8",
+    "1:2:3:4:5:6:7::",
+    "::2:3:4:5:6:7:8",
+    "1::8",
+    "::ffff:1.2.3.4",
+    "1:2:3:4:5:6:1.2.3.4",
+    "::1.2.3.4",
+    "ABCD:ef01::",
+    "0000::0000",
+    "",
+    ":",
+    ":::",
+    "1",
+    "1:",
+    ":1",
+    "1:2:3:4:5:6:7",
+    "1:2:3:4:5:6:7:8:9",
+    "1::2::3",
+    "12345::",
+    "g::",
+    "1:2:3:4:5:6:7:8::",
+    "::1:2:3:4:5:6:7:8",
+    "1:2:3:4:5:6:7:1.2.3.4",
+    "::1.2.3",
+    "::1.2.3.4.5",
+    "::256.2.3.4",
+    "::01.2.3.4",
+    "::1.2.3.4:5",
+    "::1.2.3.",
+    "::.1.2.3",
+    "::1..2.3",
+    "1.2.3.4",
+    "::1.2.3.4 ",
+    "::1%lo",
+    "1:2:3:4:5::1.2.3.4",
+    "1:2:3:4:5:6::1.2.3.4",
+    "::12345.2.3.4",
+    "::a.2.3.4",
+};
+
 /* The C library as a second opinion, on addresses of note and on random text that looks like
  * them. */
 static void test_ipv6(void **state)
 {
-    static const char *const notable[] = {
-        "::",
-        "::1",
-        "1::",
-        "1:2:3:4:5:6:7:8",
-        "1:2:3:4:5:6:7::",
-        "::2:3:4:5:6:7:8",
-        "1::8",
-        "::ffff:1.2.3.4",
-        "1:2:3:4:5:6:1.2.3.4",
-        "::1.2.3.4",
-        "ABCD:ef01::",
-        "0000::0000",
-        "",
-        ":",
-        ":::",
-        "1",
-        "1:",
-        ":1",
-        "1:2:3:4:5:6:7",
-        "1:2:3:4:5:6:7:8:9",
-        "1::2::3",
-        "12345::",
-        "g::",
-        "1:2:3:4:5:6:7:8::",
-        "::1:2:3:4:5:6:7:8",
-        "1:2:3:4:5:6:7:1.2.3.4",
-        "::1.2.3",
-        "::1.2.3.4.5",
-        "::256.2.3.4",
-        "::01.2.3.4",
-        "::1.2.3.4:5",
-        "::1.2.3.",
-        "::.1.2.3",
-        "::1..2.3",
-        "1.2.3.4",
-        "::1.2.3.4 ",
-        "::1%lo",
-        "1:2:3:4:5::1.2.3.4",
-        "1:2:3:4:5:6::1.2.3.4",
-        "::12345.2.3.4",
-        "::a.2.3.4",
-    };
     static const char *const parts[] = {":", "::", "0", "1a", "ffff", ".", "1.2.3.4", "12", ":1"};
     struct rng rng = {6};
     unsigned valid = 0;
 
     (void)state;
-    for (size_t i = 0; i < COUNT(notable); i++)
-        check_ipv6(notable[i]);
+    for (size_t i = 0; i < COUNT(notable_ipv6); i++)
+        check_ipv6(notable_ipv6[i]);
     for (int round = 0; round < 200000; round++) {
         char text[128] = "";
         struct in6_addr address;
@@ -313,6 +314,9 @@ static void test_patterns(void **state)
         {"*.example.com", "https://example.com", false},
         {"*.example.com", "https://.example.com", false},
         {"*.example.com", "https://aexample.com", false},
+        {"*.example.com", "https://aaexample.com", false},
+        {"*.example.com", "https://[::1]", false},
+        {"[::1]", "http://a", false},
         {"*.example.com", "https://a.example.com:8443", false},
         {"https://*.example.com:8443", "https://a.example.com:8443", true},
         {"https://*.example.com:8443", "https://a.example.com", false},

@@ -110,73 +110,73 @@ static void test_network(void **state)
     }
 }
 
+static const struct {
+    const char *text;
+    enum wire_url_error error;
+} errors[] = {
+    {"", WIRE_URL_SCHEME},
+    {"ws", WIRE_URL_SCHEME},
+    {"ws:", WIRE_URL_SCHEME},
+    {"ws:/h", WIRE_URL_SCHEME},
+    {"//h", WIRE_URL_SCHEME},
+    {"h:80", WIRE_URL_SCHEME},
+    {"http://h", WIRE_URL_SCHEME},
+    {"https://h", WIRE_URL_SCHEME},
+    {"wsx://h", WIRE_URL_SCHEME},
+    {"wssx://h", WIRE_URL_SCHEME},
+    {"ws+unixx:/h", WIRE_URL_SCHEME},
+    {"ws://h/a#f", WIRE_URL_FRAGMENT}, /* B164 */
+    {"ws://h#", WIRE_URL_FRAGMENT},
+    {"ws://h/a b", WIRE_URL_CHARACTER},
+    {" ws://h", WIRE_URL_CHARACTER},
+    {"ws://h/\r\nX-Evil: 1", WIRE_URL_CHARACTER},
+    {"ws://h/\t", WIRE_URL_CHARACTER},
+    {"ws://h/\x7f", WIRE_URL_CHARACTER},
+    {"ws://h/\xc3\xa9", WIRE_URL_CHARACTER},
+    {"ws://\xe2\x84\xaa/", WIRE_URL_CHARACTER},
+    {"ws://h\\a", WIRE_URL_CHARACTER},
+    {"ws://h/\"", WIRE_URL_CHARACTER},
+    {"ws://h/?<a>", WIRE_URL_CHARACTER},
+    {"ws://h/%", WIRE_URL_ESCAPE},
+    {"ws://h/%4", WIRE_URL_ESCAPE},
+    {"ws://h/%4g", WIRE_URL_ESCAPE},
+    {"ws://h/?%%20", WIRE_URL_ESCAPE},
+    {"ws://", WIRE_URL_HOST},
+    {"ws:///path", WIRE_URL_HOST},
+    {"ws://?q", WIRE_URL_HOST},
+    {"ws://:80/", WIRE_URL_HOST},
+    {"ws://a%20b/", WIRE_URL_HOST},
+    {"ws://a,b/", WIRE_URL_HOST},
+    {"ws://::1/", WIRE_URL_HOST},
+    {"ws://[::1/", WIRE_URL_HOST},
+    {"ws://[::x]/", WIRE_URL_HOST},
+    {"ws://[fe80::1%25eth0]/", WIRE_URL_HOST},
+    {"ws://[::1]x/", WIRE_URL_HOST},
+    {"ws://h:0/", WIRE_URL_PORT},
+    {"ws://h:65536/", WIRE_URL_PORT},
+    {"ws://h:99999999999/", WIRE_URL_PORT},
+    {"ws://h:http/", WIRE_URL_PORT},
+    {"ws://h:80x/", WIRE_URL_PORT},
+    {"ws://[::1]:/x:0", WIRE_URL_OK},
+    {"ws://[::1]:0/", WIRE_URL_PORT},
+    {"ws://a@b@h/", WIRE_URL_USERINFO},
+    {"ws://a%3Ab@h/", WIRE_URL_USERINFO},
+    {"ws://[a]@h/", WIRE_URL_USERINFO},
+    {"ws://a%0d%0ab@h/", WIRE_URL_ESCAPE},
+    {"ws://a:b%00@h/", WIRE_URL_ESCAPE},
+    {"ws://a:b%7f@h/", WIRE_URL_ESCAPE},
+    {"ws://u@/", WIRE_URL_HOST},
+};
+
 static void test_errors(void **state)
 {
-    static const struct {
-        const char *text;
-        enum wire_url_error error;
-    } table[] = {
-        {"", WIRE_URL_SCHEME},
-        {"ws", WIRE_URL_SCHEME},
-        {"ws:", WIRE_URL_SCHEME},
-        {"ws:/h", WIRE_URL_SCHEME},
-        {"//h", WIRE_URL_SCHEME},
-        {"h:80", WIRE_URL_SCHEME},
-        {"http://h", WIRE_URL_SCHEME},
-        {"https://h", WIRE_URL_SCHEME},
-        {"wsx://h", WIRE_URL_SCHEME},
-        {"wssx://h", WIRE_URL_SCHEME},
-        {"ws+unixx:/h", WIRE_URL_SCHEME},
-        {"ws://h/a#f", WIRE_URL_FRAGMENT}, /* B164 */
-        {"ws://h#", WIRE_URL_FRAGMENT},
-        {"ws://h/a b", WIRE_URL_CHARACTER},
-        {" ws://h", WIRE_URL_CHARACTER},
-        {"ws://h/\r\nX-Evil: 1", WIRE_URL_CHARACTER},
-        {"ws://h/\t", WIRE_URL_CHARACTER},
-        {"ws://h/\x7f", WIRE_URL_CHARACTER},
-        {"ws://h/\xc3\xa9", WIRE_URL_CHARACTER},
-        {"ws://\xe2\x84\xaa/", WIRE_URL_CHARACTER},
-        {"ws://h\\a", WIRE_URL_CHARACTER},
-        {"ws://h/\"", WIRE_URL_CHARACTER},
-        {"ws://h/?<a>", WIRE_URL_CHARACTER},
-        {"ws://h/%", WIRE_URL_ESCAPE},
-        {"ws://h/%4", WIRE_URL_ESCAPE},
-        {"ws://h/%4g", WIRE_URL_ESCAPE},
-        {"ws://h/?%%20", WIRE_URL_ESCAPE},
-        {"ws://", WIRE_URL_HOST},
-        {"ws:///path", WIRE_URL_HOST},
-        {"ws://?q", WIRE_URL_HOST},
-        {"ws://:80/", WIRE_URL_HOST},
-        {"ws://a%20b/", WIRE_URL_HOST},
-        {"ws://a,b/", WIRE_URL_HOST},
-        {"ws://::1/", WIRE_URL_HOST},
-        {"ws://[::1/", WIRE_URL_HOST},
-        {"ws://[::x]/", WIRE_URL_HOST},
-        {"ws://[fe80::1%25eth0]/", WIRE_URL_HOST},
-        {"ws://[::1]x/", WIRE_URL_HOST},
-        {"ws://h:0/", WIRE_URL_PORT},
-        {"ws://h:65536/", WIRE_URL_PORT},
-        {"ws://h:99999999999/", WIRE_URL_PORT},
-        {"ws://h:http/", WIRE_URL_PORT},
-        {"ws://h:80x/", WIRE_URL_PORT},
-        {"ws://[::1]:/x:0", WIRE_URL_OK},
-        {"ws://[::1]:0/", WIRE_URL_PORT},
-        {"ws://a@b@h/", WIRE_URL_USERINFO},
-        {"ws://a%3Ab@h/", WIRE_URL_USERINFO},
-        {"ws://[a]@h/", WIRE_URL_USERINFO},
-        {"ws://a%0d%0ab@h/", WIRE_URL_ESCAPE},
-        {"ws://a:b%00@h/", WIRE_URL_ESCAPE},
-        {"ws://a:b%7f@h/", WIRE_URL_ESCAPE},
-        {"ws://u@/", WIRE_URL_HOST},
-    };
-
     (void)state;
-    for (size_t i = 0; i < COUNT(table); i++) {
+    for (size_t i = 0; i < COUNT(errors); i++) {
         struct wire_url url;
-        enum wire_url_error error = parse(&url, table[i].text);
+        enum wire_url_error error = parse(&url, errors[i].text);
 
-        if (error != table[i].error)
-            fail_msg("%s: %s", table[i].text, wire_url_error_text(error));
+        if (error != errors[i].error)
+            fail_msg("%s: %s", errors[i].text, wire_url_error_text(error));
     }
     for (int e = WIRE_URL_OK; e <= WIRE_URL_UNIX_PATH; e++)
         assert_true(strlen(wire_url_error_text((enum wire_url_error)e)) > 5);
