@@ -13,7 +13,6 @@
 
 #include <getopt.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +30,6 @@ static const unsigned char page[] = {
 #include "chat.html.inc"
 };
 
-/* Set once the server runs; the first requests may be quicker than that. */
-static _Atomic(tws_server *) running;
-
 /* ---- WebSocket: each function runs on its connection's own thread ---- */
 
 static void echo(tws_conn *c)
@@ -46,19 +42,22 @@ static void echo(tws_conn *c)
     }
 }
 
-/* Reads a parameter of at most ROOM_NAME_BYTES, without control characters or blanks around it. */
+/*
+ * Reads a parameter of 1 to ROOM_NAME_BYTES, without control characters or blanks around it. Names
+ * become part of JSON texts, which could not be sent if they were not valid UTF-8.
+ */
 static bool read_name(const tws_request *r, const char *param, char *name)
 {
-    long len = tws_request_param(r, param, name, ROOM_NAME_BYTES + 1);
+    ptrdiff_t len = tws_request_param(r, param, name, ROOM_NAME_BYTES + 1);
     if (len < 1 || len > ROOM_NAME_BYTES || name[0] == ' ' || name[len - 1] == ' ') {
         return false;
     }
-    for (long i = 0; i < len; i++) {
+    for (ptrdiff_t i = 0; i < len; i++) {
         if ((unsigned char)name[i] < ' ' || name[i] == 0x7f) {
             return false;
         }
     }
-    return true;
+    return tws_utf8_valid(name, (size_t)len);
 }
 
 /* Says what the member sends until it leaves or breaks a rule. */
@@ -101,8 +100,7 @@ static void chat(tws_conn *c)
     case JOIN_FULL:
         tws_close(c, TWS_CLOSE_TRY_AGAIN_LATER, "the room is full");
         break;
-    case JOIN_BROKEN:
-        tws_close(c, TWS_CLOSE_POLICY_VIOLATION, "the names are not valid UTF-8");
+    case JOIN_BROKEN: /* the connection has ended */
         break;
     }
 }
@@ -119,41 +117,45 @@ static void on_connection(tws_conn *c, void *arg)
 
 /* ---- HTTP ---- */
 
-static void refuse(tws_reply *a, int status, const char *why)
+static void answer(tws_reply *a, int status, const char *text)
 {
     tws_reply_status(a, status);
-    tws_reply_body(a, "text/plain; charset=utf-8", why, strlen(why));
+    tws_reply_body(a, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static void look_at_upgrade(const tws_request *r, tws_reply *a, void *arg)
+static bool look_at_upgrade(const tws_request *r, tws_reply *a, void *arg)
 {
     (void)arg;
     char name[ROOM_NAME_BYTES + 1];
     const char *path = tws_request_path(r);
-    if (strcmp(path, "/chat") == 0) {
-        if (!read_name(r, "room", name) || !read_name(r, "name", name)) {
-            refuse(a, 400, "room and name are needed: 1 to 48 bytes, no control characters\n");
-        }
-    } else if (strcmp(path, "/echo") != 0) {
-        refuse(a, 404, "WebSocket is spoken at /chat and /echo\n");
+    if (strcmp(path, "/echo") == 0) {
+        return true;
     }
+    if (strcmp(path, "/chat") != 0) {
+        answer(a, 404, "WebSocket is spoken at /chat and /echo\n");
+        return false;
+    }
+    if (!read_name(r, "room", name) || !read_name(r, "name", name)) {
+        answer(a, 400, "room and name are needed: 1 to 48 bytes of UTF-8, no control characters\n");
+        return false;
+    }
+    return true;
 }
 
-static void metrics_page(tws_reply *a)
+static void metrics_page(tws_reply *a, tws_server *server)
 {
     char text[32 * 1024];
-    tws_server *server = atomic_load(&running);
-    size_t len = server == NULL ? sizeof text : tws_server_metrics(server, text, sizeof text);
+    size_t len = tws_server_metrics(server, text, sizeof text);
     if (len < sizeof text) {
         tws_reply_body(a, TWS_METRICS_TYPE, text, len);
     } else {
-        refuse(a, 503, "no counters yet\n");
+        answer(a, 500, "the counters do not fit\n");
     }
 }
 
 static bool on_page(const tws_request *r, tws_reply *a, void *arg)
 {
-    (void)arg;
+    tws_server **server = arg; /* main() has set it before the first page is asked for */
     const char *path = tws_request_path(r);
     if (strcmp(path, "/") == 0) {
         /* The page loads nothing from anywhere and talks to nobody but this server. */
@@ -165,13 +167,13 @@ static bool on_page(const tws_request *r, tws_reply *a, void *arg)
         tws_reply_header(a, "Cache-Control", "no-cache");
         tws_reply_body(a, "text/html; charset=utf-8", page, sizeof page);
     } else if (strcmp(path, "/metrics") == 0) {
-        metrics_page(a);
+        metrics_page(a, *server);
     } else if (strcmp(path, "/healthz") == 0) {
-        tws_reply_body(a, "text/plain; charset=utf-8", "ok\n", 3);
+        answer(a, 200, "ok\n");
     } else if (strcmp(path, "/chat") == 0 || strcmp(path, "/echo") == 0) {
         return false; /* 426: this is for WebSocket */
     } else {
-        refuse(a, 404, "There is nothing here; the chat is at /\n");
+        answer(a, 404, "There is nothing here; the chat is at /\n");
     }
     return true;
 }
@@ -253,11 +255,13 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
 
+    tws_server *server;
     tws_server_options opt;
     tws_server_options_init(&opt);
     opt.listen = listen;
     opt.listen_count = count(listen);
     opt.on_connection = on_connection;
+    opt.arg = &server;
     opt.max_connections = 1000;
     opt.upgrade.origins = origins;
     opt.upgrade.origin_count = count(origins);
@@ -266,14 +270,12 @@ int main(int argc, char **argv)
     opt.upgrade.conn.ping_interval = 10000; /* a phone that went away is noticed soon */
     opt.upgrade.conn.ping_timeout = 10000;
 
-    tws_server *server;
-    tws_error error = TWS_ERROR_INIT;
+    tws_error error;
     if (tws_server_start(&server, &opt, &error) != TWS_OK) {
         fprintf(stderr, "chat: %s\n", error.text);
         fputs("Another address: chat --listen HOST:PORT, or make demo PORT=8081\n", stderr);
         return EXIT_FAILURE;
     }
-    atomic_store(&running, server);
     say_what_to_try(server);
 
     int signal_number;

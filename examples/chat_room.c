@@ -38,7 +38,7 @@ struct room {
 };
 
 /*
- * Guards all rooms. No thread waits for the network while it holds the lock, so one lock is enough:
+ * Guards all rooms. One lock is enough: no thread waits for a peer while it holds it, because live
  * members are written to with TWS_NOWAIT.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -259,7 +259,6 @@ enum join_result room_join(struct member *m, const char *room_name)
     put_text(&l, ",\"limit\":");
     put_number(&l, ROOM_TEXT_BYTES);
     put_text(&l, "}");
-    /* Names that are not valid UTF-8 are refused here, by the library, before anyone sees them. */
     if (tws_write_message(m->conn, TWS_TEXT, l.text, l.len) != TWS_OK || !replay(m)) {
         room_leave(m);
         return JOIN_BROKEN;

@@ -31,12 +31,12 @@ enum join_result { JOIN_OK, JOIN_NAME_TAKEN, JOIN_FULL, JOIN_BROKEN };
 
 /*
  * Puts a member with a connection and a name into the room of that name, shows it what was said
- * before, and tells all. Anything but JOIN_OK: it is not in the room. JOIN_BROKEN: its connection
- * has ended, or a name is not valid UTF-8.
+ * before, and tells all. Names are valid UTF-8, 1 to ROOM_NAME_BYTES. Anything but JOIN_OK: it is
+ * not in the room. JOIN_BROKEN: its connection has ended.
  */
 enum join_result room_join(struct member *m, const char *room_name);
 
-/* Sends a text to everyone in the member's room, the member included. */
+/* Sends a text (valid UTF-8, at most ROOM_TEXT_BYTES) to everyone in the member's room, the member included. */
 void room_say(struct member *m, const char *text, size_t len);
 
 /* Takes a member out of its room and tells the others. */

@@ -72,11 +72,12 @@ static bool metrics_page(const tws_request *r, tws_reply *a, void *arg)
     return tws_reply_body(a, TWS_METRICS_TYPE, text, len) == TWS_OK;
 }
 
-static void refuse_upgrade(const tws_request *r, tws_reply *a, void *arg)
+static bool refuse_upgrade(const tws_request *r, tws_reply *a, void *arg)
 {
     (void)r;
     (void)arg;
     tws_reply_status(a, 404);
+    return false;
 }
 
 static void never_called(tws_conn *c, void *arg)
@@ -200,7 +201,7 @@ static void read_options(struct settings *s, int argc, char **argv)
 static tws_server *start(const tws_server_options *opt, const char *before, const char *after)
 {
     tws_server *server = NULL;
-    tws_error error = TWS_ERROR_INIT;
+    tws_error error;
     if (tws_server_start(&server, opt, &error) != TWS_OK) {
         fprintf(stderr, "echo: %s\n", error.text);
         exit(error.code == TWS_ERR_ARGUMENT ? EXIT_USAGE : EXIT_FAILURE);
@@ -236,7 +237,7 @@ int main(int argc, char **argv)
         m.on_connection = never_called;
         m.upgrade.on_upgrade = refuse_upgrade;
         m.upgrade.on_page = metrics_page;
-        m.upgrade.arg = server;
+        m.arg = server;
         metrics = start(&m, "metrics on http://", "/metrics");
     }
 
