@@ -33,11 +33,11 @@ def _bar_panel(rows, measure):
     if not shown:
         return None
     lines = [f"$d_{measure.key} << EOD"]
-    tics, top = [], 0.0
+    tics, top, bottom = [], 0.0, 0.0
     for place, row in enumerate(reversed(shown)):
         value = row["values"][measure.key]
         middle, low, high = (value[k] / measure.scale for k in ("median", "min", "max"))
-        top = max(top, high)
+        top, bottom = max(top, high), min(bottom, low)
         colour = int(palette.colour(row["server"])[1:], 16) + (0xA0000000 if row["marks"] else 0)
         lines.append(f"{place} {middle:.6g} {low:.6g} {high:.6g} {colour} {_quote(measure.show(value['median']))}")
         name = row["server"] + (" *" if row["marks"] else "")
@@ -46,8 +46,8 @@ def _bar_panel(rows, measure):
     title = f"{measure.label} {measure.unit}".strip() + (f"  ({better})" if better else "")
     return "\n".join(lines + [
         "EOD", _heading(title), f"set ytics ({', '.join(tics)})",
-        f"set yrange [-0.6:{len(shown) - 0.4}]", f"set xrange [0:{max(top, 1e-9) * 1.18:.6g}]",
-        f"plot $d_{measure.key} using (0.5*$2):1:(0.5*$2):(0.36):5 with boxxyerror lc rgb variable fs solid noborder, "
+        f"set yrange [-0.6:{len(shown) - 0.4}]", f"set xrange [{1.1 * bottom:.6g}:{max(top, 1e-9) * 1.18:.6g}]",
+        f"plot $d_{measure.key} using (0.5*$2):1:(0.5*abs($2)):(0.36):5 with boxxyerror lc rgb variable fs solid noborder, "
         f"'' using 2:1:3:4 with xerrorbars lc rgb '#333333' lw 1.2 pt 0, "
         f"'' using 4:1:6 with labels left offset 0.6,0 font ',9' textcolor rgb '#333333'"])
 
@@ -75,10 +75,11 @@ def _bars(results, workload, rows):
     foot = "bars: median of the rounds, lines: least to greatest"
     if any(r["marks"] and not r["skipped"] for r in rows):
         foot += "; * and pale: marked, not ranked"
-    script = _STYLE + "set lmargin 20\nset rmargin 3\n"
+    script = _STYLE + "set lmargin 20\nset rmargin 3\nset tmargin 3\n"
     script += f"set multiplot layout {down},{across} title {_quote(title)} font ',12'\n"
     script += f"set label 1 {_quote(foot + '; run ' + results['run'])} at screen 0.01,0.012 left font ',8' "
     script += "textcolor rgb '#666666'\nset bmargin 3.5\n"
+    panels[0] += "\nunset label 1"
     return script + "\n".join(panels) + "\nunset multiplot\n", across * PANEL_WIDTH, height
 
 
@@ -112,7 +113,7 @@ def _times(folder, results, workload):
         return None
     title = f"{workload['name']} over time, round {first}: {workload['title']}"
     script = _STYLE + "set grid y lc rgb '#dddddd' lt 1\nset xlabel 'seconds from the start of the steady window'\n"
-    script += "set key outside right top vertical font ',9' samplen 1.5\nset lmargin 9\n"
+    script += "set key outside right top vertical font ',9' samplen 1.5\nset lmargin 9\nset tmargin 3\n"
     script += f"set xrange [{min(times):.2f}:{max(times):.2f}]\n"
     script += f"set multiplot layout {len(panels)},1 title {_quote(title)} font ',12'\n"
     return script + "\n".join(panels) + "\nunset multiplot\n", 1000, PANEL_HEIGHT * len(panels)

@@ -85,7 +85,7 @@
     const grid = getComputedStyle(document.body).getPropertyValue("--line").trim();
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
     const length = Math.max(...Object.values(servers).map((s) => s.window_s || 0));
-    const range = (u, low, high) => [0, high > 0 ? high * 1.08 : 1];
+    const range = (u, low, high) => [Math.min(0, low * 1.08), high > 0 ? high * 1.08 : 1];
     const plot = {
       width: Math.max(200, card.clientWidth - 20), height: 240, legend: { show: false },
       cursor: { y: false, points: { size: 5 } },

@@ -69,7 +69,7 @@ def _panel_lines(panel, cell_series):
             name = suffix
             for label, value in zip(line.by, key):
                 name = name.replace("{{%s}}" % label, value) if line.legend else f"{name} {value}".strip()
-            if points:
+            if points and (name in ("", "open") or panel.key != "connections" or any(v for _, v in points)):
                 out.append([name, [round(t) for t, _ in points], [_round(v) for _, v in points]])
     return out
 
