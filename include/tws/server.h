@@ -237,10 +237,11 @@ typedef struct tws_upgrade_options {
     uint32_t max_head_fields;  /* header lines; default 100; at most 1,000 */
     bool any_origin;           /* do not look at Origin; default false */
     /*
-     * Origins allowed besides the server's own (host and port of Origin equal to the Host header).
+     * Origins allowed besides the server's own ("http://" and the Host header). Behind a proxy that
+     * ends TLS, list the public "https://" origin.
      * "https://example.com", "https://example.com:8443": exactly that; "example.com": any scheme,
-     * its default port; "*.example.com": any name below it; "null". A request without Origin is not
-     * from a browser and is allowed. Others get 403.
+     * its default port; "*.example.com": any name below it; "http://localhost:*": any port; "null";
+     * "*". A request without Origin is not from a browser and is allowed. Others get 403.
      */
     const char *const *origins;
     size_t origin_count;
@@ -276,7 +277,7 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  * @param out set to the connection, with one reference
  * @param fd the socket; its blocking mode may be changed
  * @param buffered bytes already read from fd, or NULL; copied; frames may follow the request
- * @param buffered_len how many; at most max_head_bytes
+ * @param buffered_len how many; at most max_head_bytes and 16,383
  * @param opt options, or NULL for the defaults; copied
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_HANDSHAKE, TWS_ERR_REFUSED, TWS_ERR_NOT_UPGRADE: the peer has been

@@ -305,6 +305,16 @@ static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
     }
 }
 
+ssize_t task_recv_now(int fd, void *buf, size_t len)
+{
+    ssize_t n;
+
+    do
+        n = recv(fd, buf, len, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
+}
+
 ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};

@@ -165,6 +165,8 @@ static inline bool task_recv_waits(const struct task_socket *s)
 }
 /* Tries to send, never waits. Bytes taken, -EAGAIN when none, or -errno. Never raises SIGPIPE. */
 ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count);
+/* For descriptors that are not sockets of connections (yet): tries to receive, never waits. */
+ssize_t task_recv_now(int fd, void *buf, size_t len);
 /* Until some bytes can be sent or the socket was shut down. 0, -ETIMEDOUT or -errno. */
 int task_await_send(struct task_socket *s, int64_t deadline);
 /*

@@ -1,0 +1,200 @@
+/* A server's counters: added up from its connections when somebody asks, and as text. */
+#include <tws/metrics.h>
+
+#include "metrics/prometheus.h"
+#include "server/server.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* ---- Adding up ---- */
+
+static void add(tws_server_stats *sum, const tws_stats *one)
+{
+    sum->messages_in += one->messages_in;
+    sum->messages_out += one->messages_out;
+    sum->bytes_in += one->bytes_in;
+    sum->bytes_out += one->bytes_out;
+    sum->wire_in += one->wire_in;
+    sum->wire_out += one->wire_out;
+    sum->pings_in += one->pings_in;
+    sum->pings_out += one->pings_out;
+    sum->pongs_in += one->pongs_in;
+    sum->pongs_out += one->pongs_out;
+    sum->timeouts += one->timeouts;
+    sum->joined += one->joined;
+}
+
+/* Ended connections and open ones in the same moment, so that no counter ever goes back. */
+static void collect(tws_server *s, tws_server_stats *out, struct server_totals *totals)
+{
+    memset(out, 0, sizeof *out);
+    pthread_mutex_lock(&s->mu);
+    *totals = s->totals;
+    out->open = s->open;
+    out->handshaking = s->handshaking;
+    add(out, &totals->ended);
+    for (const struct server_peer *p = s->peers; p; p = p->next) {
+        tws_stats one;
+
+        if (!p->conn)
+            continue;
+        tws_conn_stats(p->conn, &one);
+        add(out, &one);
+    }
+    pthread_mutex_unlock(&s->mu);
+    out->accepted = totals->accepted;
+    out->upgraded = totals->upgraded;
+    out->refused_full = totals->refused_full;
+    out->refused_address = totals->refused_address;
+    out->refused_descriptors = totals->refused_descriptors;
+    out->refused_threads = totals->refused_threads;
+    out->pages = totals->pages;
+    out->threads = task_runtime_count(s->runtime);
+    out->buffers_lent = base_pool_lent(&s->cfg->env->buffers);
+}
+
+void tws_server_stats_sized(tws_server *s, tws_server_stats *out, size_t size)
+{
+    struct server_totals totals;
+    tws_server_stats stats;
+
+    collect(s, &stats, &totals);
+    memset(out, 0, size);
+    memcpy(out, &stats, size < sizeof stats ? size : sizeof stats);
+}
+
+/* ---- Text ---- */
+
+static void put_connections(struct prometheus *p, const tws_server_stats *s)
+{
+    static const char refused[] = "tws_connections_refused_total";
+
+    prometheus_gauge(p, "tws_connections_open", "Connections after their handshake.", s->open);
+    prometheus_gauge(p, "tws_handshakes_open", "Connections in their opening handshake.",
+                     s->handshaking);
+    prometheus_counter(p, "tws_connections_accepted_total", "Sockets accepted.", s->accepted);
+    prometheus_counter(p, "tws_connections_upgraded_total",
+                       "Handshakes that became WebSocket connections.", s->upgraded);
+    prometheus_family(p, refused, "counter", "Sockets refused before their handshake.");
+    prometheus_count(p, refused, "reason", "full", s->refused_full);
+    prometheus_count(p, refused, "reason", "address", s->refused_address);
+    prometheus_count(p, refused, "reason", "descriptors", s->refused_descriptors);
+    prometheus_count(p, refused, "reason", "threads", s->refused_threads);
+    prometheus_counter(p, "tws_pages_total", "Plain HTTP requests answered with a page.", s->pages);
+}
+
+static void put_endings(struct prometheus *p, const struct server_totals *t)
+{
+    static const char failed[] = "tws_handshakes_failed_total";
+    static const char closed[] = "tws_connections_closed_total";
+    static const char errors[] = "tws_connection_errors_total";
+    char code[16];
+
+    prometheus_family(p, failed, "counter", "Opening handshakes that failed, by reason.");
+    for (int end = UPGRADE_REQUIRED; end < UPGRADE_ENDS; end++)
+        prometheus_count(p, failed, "reason", upgrade_end_name((enum upgrade_end)end),
+                         t->ends[end]);
+    prometheus_family(p, closed, "counter",
+                      "Connections ended, by close code (3000 and 4000 stand for their ranges).");
+    for (size_t i = 0; i < SERVER_CLOSE_CODES; i++) {
+        snprintf(code, sizeof code, "%u", server_close_code(i));
+        prometheus_count(p, closed, "code", server_close_code(i) ? code : "other", t->closed[i]);
+    }
+    prometheus_family(p, errors, "counter",
+                      "Connections ended by an error, by its name; closes are not errors.");
+    for (int e = -TWS_ERR_EOF; e < SERVER_ERRORS; e++) {
+        const char *name = tws_err_name((tws_err)-e);
+
+        if (strcmp(name, "TWS_ERR_UNKNOWN") != 0 && tws_err_is_final((tws_err)-e) && e < 40)
+            prometheus_count(p, errors, "error", name, t->errors[e]);
+    }
+}
+
+static void put_traffic(struct prometheus *p, const tws_server_stats *s)
+{
+    static const struct {
+        const char *name, *help;
+        size_t in, out;
+    } families[] = {
+        {"tws_messages_total", "Data messages.", offsetof(tws_server_stats, messages_in),
+         offsetof(tws_server_stats, messages_out)},
+        {"tws_payload_bytes_total", "Payload bytes of data messages.",
+         offsetof(tws_server_stats, bytes_in), offsetof(tws_server_stats, bytes_out)},
+        {"tws_wire_bytes_total", "All bytes after the handshakes.",
+         offsetof(tws_server_stats, wire_in), offsetof(tws_server_stats, wire_out)},
+        {"tws_pings_total", "Ping frames.", offsetof(tws_server_stats, pings_in),
+         offsetof(tws_server_stats, pings_out)},
+        {"tws_pongs_total", "Pong frames.", offsetof(tws_server_stats, pongs_in),
+         offsetof(tws_server_stats, pongs_out)},
+    };
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const char *base = (const char *)s;
+        uint64_t in, out;
+
+        memcpy(&in, base + families[i].in, sizeof in);
+        memcpy(&out, base + families[i].out, sizeof out);
+        prometheus_family(p, families[i].name, "counter", families[i].help);
+        prometheus_count(p, families[i].name, "direction", "in", in);
+        prometheus_count(p, families[i].name, "direction", "out", out);
+    }
+    prometheus_counter(p, "tws_timeouts_total", "Reads and writes that timed out.", s->timeouts);
+    prometheus_counter(p, "tws_replies_joined_total", "Replies sent together with another.",
+                       s->joined);
+}
+
+/* Resident pages of this process; 0 when it cannot be told. */
+static uint64_t resident_pages(void)
+{
+    char text[128];
+    unsigned long long pages = 0;
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return 0;
+    n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    return sscanf(text, "%*u %llu", &pages) == 1 ? pages : 0;
+}
+
+static void put_process(struct prometheus *p, const tws_server_stats *s)
+{
+    struct rusage use;
+    double seconds;
+
+    prometheus_gauge(p, "tws_threads", "Connection threads.", s->threads);
+    prometheus_gauge(p, "tws_buffers_lent", "Shared buffers in use.", s->buffers_lent);
+    getrusage(RUSAGE_SELF, &use);
+    seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+              (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+    prometheus_family(p, "process_cpu_seconds_total", "counter",
+                      "Processor time of this process, user and system.");
+    prometheus_real(p, "process_cpu_seconds_total", seconds);
+    prometheus_gauge(p, "process_resident_memory_bytes", "Resident memory of this process.",
+                     resident_pages() * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+size_t tws_server_metrics(tws_server *s, char *buf, size_t size)
+{
+    struct prometheus p = {.buf = buf, .size = size};
+    struct server_totals totals;
+    tws_server_stats stats;
+
+    if (size > 0)
+        buf[0] = 0;
+    collect(s, &stats, &totals);
+    put_connections(&p, &stats);
+    put_endings(&p, &totals);
+    put_traffic(&p, &stats);
+    put_process(&p, &stats);
+    return p.len;
+}

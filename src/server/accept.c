@@ -1,0 +1,280 @@
+/*
+ * The accepting thread. It only accepts: whatever a peer can delay happens on the peer's own thread.
+ * When descriptors, threads or places run out, it answers 503, without a thread and without waiting.
+ */
+#include "server/server.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Connections accepted from one listener before the others get their turn. */
+#define ACCEPT_BATCH 64
+/* Refused sockets that are still being told so. */
+#define REFUSED_MAX 64
+#define REFUSED_MS 1000
+/* How long listeners rest when the system has no memory for a socket. */
+#define BACKOFF_MIN_MS 10
+#define BACKOFF_MAX_MS 1000
+/* Lines about refusals per second. */
+#define LOG_INTERVAL_NS BASE_NS_PER_S
+
+struct refused {
+    int fd;
+    int64_t deadline;
+};
+
+struct acceptor {
+    tws_server *s;
+    struct pollfd *fds; /* listeners, the stop event, refused sockets */
+    struct refused refused[REFUSED_MAX]; /* oldest first */
+    size_t refused_count;
+    int spare; /* given up to be able to accept and refuse when there is no other descriptor */
+    int64_t rest_until;
+    tws_ms backoff;
+    int64_t last_log;
+    uint64_t unlogged;
+};
+
+/* ---- Refusing ---- */
+
+static void refused_drop(struct acceptor *a, size_t i)
+{
+    close(a->refused[i].fd);
+    a->refused_count--;
+    memmove(a->refused + i, a->refused + i + 1, (a->refused_count - i) * sizeof *a->refused);
+}
+
+static void log_refusal(struct acceptor *a, const char *why)
+{
+    int64_t now = base_clock_ns();
+
+    a->unlogged++;
+    if (a->last_log && now - a->last_log < LOG_INTERVAL_NS)
+        return;
+    base_logf(&a->s->log, TWS_LOG_WARNING, "refused %llu connections: %s",
+              (unsigned long long)a->unlogged, why);
+    a->last_log = now;
+    a->unlogged = 0;
+}
+
+/* Answers and lets the peer read it: the socket is closed when the peer has closed its side, or
+ * after a second. */
+static void refuse(struct acceptor *a, int fd, const char *why, uint64_t *counter)
+{
+    static const struct handshake_header retry[] = {{"Retry-After", "1"}};
+    struct handshake_response r = {.status = 503,
+                                   .server = a->s->cfg->server_name,
+                                   .body = why,
+                                   .body_len = strlen(why),
+                                   .headers = retry,
+                                   .nheaders = 1};
+    char text[768];
+    ptrdiff_t len = handshake_write_response(text, sizeof text, &r);
+    struct task_socket sock = {.fd = fd};
+    struct iovec iov = {.iov_base = text, .iov_len = len > 0 ? (size_t)len : 0};
+
+    pthread_mutex_lock(&a->s->mu);
+    ++*counter;
+    pthread_mutex_unlock(&a->s->mu);
+    log_refusal(a, why);
+    if (len > 0 && len <= (ptrdiff_t)sizeof text)
+        task_send(&sock, &iov, 1);
+    shutdown(fd, SHUT_WR);
+    if (a->refused_count == REFUSED_MAX)
+        refused_drop(a, 0);
+    a->refused[a->refused_count].fd = fd;
+    a->refused[a->refused_count].deadline = base_clock_ns() + REFUSED_MS * BASE_NS_PER_MS;
+    a->refused_count++;
+}
+
+/* Reads what a refused peer sent, so that closing does not reset. False: it is done. */
+static bool refused_read(int fd)
+{
+    char buf[4096];
+    ssize_t n = task_recv_now(fd, buf, sizeof buf);
+
+    return n > 0 || n == -EAGAIN;
+}
+
+static void refused_step(struct acceptor *a, const struct pollfd *fds, size_t count)
+{
+    int64_t now = base_clock_ns();
+
+    for (size_t i = count; i-- > 0;)
+        if ((fds[i].revents && !refused_read(a->refused[i].fd)) || now >= a->refused[i].deadline)
+            refused_drop(a, i);
+}
+
+/* ---- Accepting ---- */
+
+/* Whether one more fits; counts it then. */
+static bool admit(struct acceptor *a, int fd, const union net_peer *peer)
+{
+    tws_server *s = a->s;
+    struct net_peer_key key;
+    int counted = 1;
+    bool full;
+
+    pthread_mutex_lock(&s->mu);
+    s->totals.accepted++;
+    full = s->opt.max_connections > 0 && s->connections >= s->opt.max_connections;
+    if (!full && s->opt.max_per_address > 0 && net_peer_key(peer, &key))
+        counted = address_table_add(&s->per_address, server_allocator(s), &key,
+                                    s->opt.max_per_address);
+    if (!full && counted == 1)
+        s->connections++;
+    pthread_mutex_unlock(&s->mu);
+    if (full)
+        refuse(a, fd, "the server is full\n", &s->totals.refused_full);
+    else if (counted == 0)
+        refuse(a, fd, "too many connections from this address\n", &s->totals.refused_address);
+    else if (counted < 0)
+        refuse(a, fd, "no memory\n", &s->totals.refused_threads);
+    return !full && counted == 1;
+}
+
+static void unadmit(tws_server *s, const union net_peer *peer)
+{
+    struct net_peer_key key;
+
+    pthread_mutex_lock(&s->mu);
+    s->connections--;
+    if (s->opt.max_per_address > 0 && net_peer_key(peer, &key))
+        address_table_remove(&s->per_address, server_allocator(s), &key);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void serve(struct acceptor *a, int fd, const struct sockaddr_storage *addr)
+{
+    tws_server *s = a->s;
+    union net_peer peer;
+
+    net_peer_save(&peer, (const struct sockaddr *)addr);
+    if (!admit(a, fd, &peer))
+        return;
+    if (server_peer_spawn(s, fd, &peer) < 0) {
+        unadmit(s, &peer);
+        refuse(a, fd, "no thread\n", &s->totals.refused_threads);
+    }
+}
+
+/* There is no descriptor to accept with: give one up, accept, refuse. False: nothing to give. */
+static bool accept_and_refuse(struct acceptor *a, const struct net_listener *l)
+{
+    struct sockaddr_storage addr;
+    socklen_t len;
+    int fd;
+
+    if (a->refused_count > 0) {
+        refused_drop(a, 0);
+    } else if (a->spare >= 0) {
+        close(a->spare);
+        a->spare = -1;
+    } else {
+        return false;
+    }
+    fd = net_accept(l, &addr, &len);
+    if (fd < 0)
+        return false;
+    refuse(a, fd, "no descriptor\n", &a->s->totals.refused_descriptors);
+    return true;
+}
+
+static void rest(struct acceptor *a, int error)
+{
+    char text[64];
+
+    a->backoff = a->backoff ? a->backoff * 2 : BACKOFF_MIN_MS;
+    if (a->backoff > BACKOFF_MAX_MS)
+        a->backoff = BACKOFF_MAX_MS;
+    a->rest_until = base_clock_ns() + a->backoff * BASE_NS_PER_MS;
+    base_logf(&a->s->log, TWS_LOG_WARNING, "accept: %s; trying again in %d ms",
+              strerror_r(error, text, sizeof text), (int)a->backoff);
+}
+
+static void accept_batch(struct acceptor *a, const struct net_listener *l)
+{
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        struct sockaddr_storage addr;
+        socklen_t len;
+        int fd = net_accept(l, &addr, &len);
+
+        if (fd == -EAGAIN)
+            return;
+        if (fd == -EMFILE || fd == -ENFILE) {
+            if (accept_and_refuse(a, l))
+                continue;
+            rest(a, -fd);
+            return;
+        }
+        if (fd < 0) {
+            rest(a, -fd);
+            return;
+        }
+        a->backoff = 0;
+        serve(a, fd, &addr);
+    }
+}
+
+/* ---- The loop ---- */
+
+/* Until something has to be done even if no descriptor becomes ready. */
+static int64_t next_deadline(const struct acceptor *a, bool resting)
+{
+    int64_t deadline = resting ? a->rest_until : TASK_FOREVER;
+
+    for (size_t i = 0; i < a->refused_count; i++)
+        if (a->refused[i].deadline < deadline)
+            deadline = a->refused[i].deadline;
+    return deadline;
+}
+
+static bool accept_once(struct acceptor *a)
+{
+    tws_server *s = a->s;
+    size_t n = s->listener_count;
+    size_t refused = a->refused_count;
+    bool resting = a->rest_until > base_clock_ns();
+
+    for (size_t i = 0; i < n; i++)
+        a->fds[i] = (struct pollfd){.fd = resting ? -1 : s->listeners[i].fd, .events = POLLIN};
+    a->fds[n] = (struct pollfd){.fd = s->stop.fd, .events = POLLIN};
+    for (size_t i = 0; i < refused; i++)
+        a->fds[n + 1 + i] = (struct pollfd){.fd = a->refused[i].fd, .events = POLLIN};
+    if (task_poll(a->fds, n + 1 + refused, next_deadline(a, resting)) < 0)
+        rest(a, ENOMEM);
+    if (a->fds[n].revents)
+        return false;
+    refused_step(a, a->fds + n + 1, refused);
+    for (size_t i = 0; i < n; i++)
+        if (a->fds[i].revents)
+            accept_batch(a, &s->listeners[i]);
+    if (a->spare < 0)
+        a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return true;
+}
+
+void server_accept_main(void *server)
+{
+    struct acceptor a = {.s = server};
+    size_t count = a.s->listener_count + 1 + REFUSED_MAX;
+
+    a.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    a.fds = base_alloc(server_allocator(a.s), count * sizeof *a.fds);
+    if (a.fds)
+        while (accept_once(&a)) {
+        }
+    for (size_t i = 0; i < a.s->listener_count; i++)
+        net_listener_close(&a.s->listeners[i]);
+    while (a.refused_count > 0)
+        refused_drop(&a, 0);
+    if (a.spare >= 0)
+        close(a.spare);
+    base_free(server_allocator(a.s), a.fds);
+}

@@ -1,0 +1,163 @@
+/* Options: defaults, checks, copies. */
+#include "server/upgrade.h"
+
+#include "wire/origin.h"
+
+#include <string.h>
+
+#define DEFAULT_HEAD_BYTES 16384
+#define MAX_HEAD_BYTES 65535
+#define DEFAULT_HEAD_FIELDS 100
+#define MAX_HEAD_FIELDS 1000
+
+void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t size)
+{
+    tws_upgrade_options o;
+
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    o.handshake_timeout = 10000;
+    o.max_head_bytes = DEFAULT_HEAD_BYTES;
+    o.max_head_fields = DEFAULT_HEAD_FIELDS;
+    o.server_name = "libtws";
+    conn_options_init(&o.conn);
+    memset(opt, 0, size);
+    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+}
+
+static bool durations_valid(const tws_conn_options *c)
+{
+    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
+           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
+           c->ping_timeout >= 0;
+}
+
+/* What is not allowed in the options; NULL when all is well. */
+static const char *check(const tws_upgrade_options *o)
+{
+    if (o->handshake_timeout < 0)
+        return "handshake_timeout is negative";
+    if (!durations_valid(&o->conn))
+        return "a timeout of the connection options is negative";
+    if (o->max_head_bytes < 256 || o->max_head_bytes > MAX_HEAD_BYTES)
+        return "max_head_bytes is not between 256 and 65,535";
+    if (o->max_head_fields < 8 || o->max_head_fields > MAX_HEAD_FIELDS)
+        return "max_head_fields is not between 8 and 1,000";
+    if ((o->origin_count > 0 && !o->origins) || (o->subprotocol_count > 0 && !o->subprotocols))
+        return "a list is missing";
+    for (size_t i = 0; i < o->origin_count; i++)
+        if (!o->origins[i] || !wire_origin_pattern_valid(wire_text_of(o->origins[i])))
+            return "an entry of origins is not an origin";
+    for (size_t i = 0; i < o->subprotocol_count; i++)
+        if (!o->subprotocols[i] || !token_valid(wire_text_of(o->subprotocols[i])))
+            return "an entry of subprotocols is not a token";
+    if (o->server_name && !token_value_valid(wire_text_of(o->server_name)))
+        return "server_name holds control characters";
+    return NULL;
+}
+
+static void free_list(const tws_allocator *a, const char *const *list, size_t n)
+{
+    for (size_t i = 0; list && i < n; i++)
+        base_free(a, (char *)(uintptr_t)list[i]);
+    base_free(a, (void *)(uintptr_t)list);
+}
+
+/* A copy of a list of strings; *ok becomes false when there is no memory. */
+static const char *const *copy_list(const tws_allocator *a, const char *const *list, size_t n,
+                                    bool *ok)
+{
+    char **copy;
+
+    if (n == 0)
+        return NULL;
+    copy = base_calloc(a, n * sizeof *copy);
+    if (!copy) {
+        *ok = false;
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = base_strdup(a, list[i]);
+        if (!copy[i])
+            *ok = false;
+    }
+    return (const char *const *)copy;
+}
+
+static void config_free(struct upgrade_config *cfg)
+{
+    const tws_allocator *a = cfg->opt.allocator;
+
+    free_list(a, cfg->opt.origins, cfg->opt.origin_count);
+    free_list(a, cfg->opt.subprotocols, cfg->opt.subprotocol_count);
+    base_free(a, cfg->server_name);
+    if (cfg->env) {
+        base_pool_destroy(&cfg->heads);
+        conn_env_unref(cfg->env);
+    }
+    base_free(a, cfg);
+}
+
+static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o)
+{
+    const tws_allocator *a = o->allocator;
+    bool ok = true;
+
+    cfg->opt.origins = copy_list(a, o->origins, o->origin_count, &ok);
+    cfg->opt.subprotocols = copy_list(a, o->subprotocols, o->subprotocol_count, &ok);
+    if (o->server_name && o->server_name[0]) {
+        cfg->server_name = base_strdup(a, o->server_name);
+        ok = ok && cfg->server_name;
+    }
+    cfg->opt.server_name = cfg->server_name;
+    cfg->env = conn_env_new(a);
+    if (!cfg->env)
+        return false;
+    base_pool_init(&cfg->heads, a,
+                   cfg->opt.max_head_bytes + cfg->opt.max_head_fields * sizeof(struct http_field),
+                   16);
+    return ok;
+}
+
+tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt,
+                           const char **what)
+{
+    tws_upgrade_options o;
+    struct upgrade_config *cfg;
+
+    *out = NULL;
+    tws_upgrade_options_init(&o);
+    if (opt) {
+        if (opt->size < sizeof opt->size + sizeof opt->handshake_timeout) {
+            *what = "options were not initialised";
+            return TWS_ERR_ARGUMENT;
+        }
+        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+    }
+    *what = check(&o);
+    if (*what)
+        return TWS_ERR_ARGUMENT;
+    cfg = base_calloc(o.allocator, sizeof *cfg);
+    if (!cfg)
+        return TWS_ERR_MEMORY;
+    base_ref_init(&cfg->refs);
+    cfg->opt = o;
+    if (!config_fill(cfg, &o)) {
+        config_free(cfg);
+        return TWS_ERR_MEMORY;
+    }
+    *out = cfg;
+    return TWS_OK;
+}
+
+struct upgrade_config *upgrade_config_ref(struct upgrade_config *cfg)
+{
+    base_ref_get(&cfg->refs);
+    return cfg;
+}
+
+void upgrade_config_unref(struct upgrade_config *cfg)
+{
+    if (cfg && base_ref_put(&cfg->refs))
+        config_free(cfg);
+}

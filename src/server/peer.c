@@ -1,0 +1,257 @@
+/* One accepted socket and its thread, from the handshake to the end. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* What the thread needs to begin; written into the block that becomes its connection. */
+struct peer_job {
+    tws_server *server;
+    int fd;
+    union net_peer address;
+};
+
+/* ---- The list ---- */
+
+static void cut_handshake_locked(struct server_peer *p)
+{
+    p->cut = true;
+    if (p->fd >= 0)
+        shutdown(p->fd, SHUT_RDWR);
+}
+
+static void link_peer(struct server_peer *p)
+{
+    tws_server *s = p->server;
+
+    pthread_mutex_lock(&s->mu);
+    p->next = s->peers;
+    if (s->peers)
+        s->peers->prev = p;
+    s->peers = p;
+    s->handshaking++;
+    if (s->draining)
+        cut_handshake_locked(p);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void unlink_peer(struct server_peer *p)
+{
+    tws_server *s = p->server;
+
+    if (p->prev)
+        p->prev->next = p->next;
+    else
+        s->peers = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+}
+
+/* ---- Counting ---- */
+
+static const uint16_t close_codes[SERVER_CLOSE_CODES - 1] = {1000, 1001, 1002, 1003, 1005, 1006,
+                                                             1007, 1008, 1009, 1010, 1011, 1012,
+                                                             1013, 1014, 3000, 4000, 1015};
+
+size_t server_close_index(uint16_t code)
+{
+    if (code >= 3000 && code < 4000)
+        code = 3000;
+    else if (code >= 4000)
+        code = 4000;
+    for (size_t i = 0; i < SERVER_CLOSE_CODES - 1; i++)
+        if (close_codes[i] == code)
+            return i;
+    return SERVER_CLOSE_CODES - 1;
+}
+
+uint16_t server_close_code(size_t index)
+{
+    return index < SERVER_CLOSE_CODES - 1 ? close_codes[index] : 0;
+}
+
+static void add_stats(tws_stats *sum, const tws_stats *one)
+{
+    sum->messages_in += one->messages_in;
+    sum->messages_out += one->messages_out;
+    sum->bytes_in += one->bytes_in;
+    sum->bytes_out += one->bytes_out;
+    sum->wire_in += one->wire_in;
+    sum->wire_out += one->wire_out;
+    sum->pings_in += one->pings_in;
+    sum->pings_out += one->pings_out;
+    sum->pongs_in += one->pongs_in;
+    sum->pongs_out += one->pongs_out;
+    sum->fragments_in += one->fragments_in;
+    sum->timeouts += one->timeouts;
+    sum->joined += one->joined;
+}
+
+/* A connection has ended: its counters go into the sums in the same moment as it leaves the list. */
+static void count_ended(struct server_peer *p)
+{
+    tws_server *s = p->server;
+    size_t error;
+    tws_error e;
+    tws_stats stats;
+
+    tws_conn_error(p->conn, &e);
+    pthread_mutex_lock(&s->mu);
+    tws_conn_stats(p->conn, &stats);
+    add_stats(&s->totals.ended, &stats);
+    s->totals.closed[server_close_index(e.close_code)]++;
+    error = (size_t)-e.code;
+    if (error < SERVER_ERRORS && e.code != TWS_ERR_CLOSED && e.code != TWS_ERR_PEER_CLOSED)
+        s->totals.errors[error]++;
+    s->open--;
+    unlink_peer(p);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void count_not_upgraded(struct server_peer *p, enum upgrade_end end, const tws_error *e)
+{
+    tws_server *s = p->server;
+
+    if (end != UPGRADE_PAGE && end != UPGRADE_CUT)
+        base_logf(&s->log, TWS_LOG_DEBUG, "%s", e->text);
+    pthread_mutex_lock(&s->mu);
+    if (p->cut)
+        end = UPGRADE_CUT;
+    if (end == UPGRADE_PAGE)
+        s->totals.pages++;
+    s->totals.ends[end]++;
+    s->handshaking--;
+    unlink_peer(p);
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* ---- The thread ---- */
+
+/* The descriptor's number may be somebody else's in a moment: nobody may shut it down any more. */
+static void forget_fd(void *peer)
+{
+    struct server_peer *p = peer;
+
+    pthread_mutex_lock(&p->server->mu);
+    p->fd = -1;
+    pthread_mutex_unlock(&p->server->mu);
+}
+
+/* Apart, so that the handshake's stack frames are gone before the handler's begin. */
+__attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *block,
+                                                   const union net_peer *address)
+{
+    tws_server *s = p->server;
+    struct upgrade_input in = {.runtime = s->runtime,
+                               .fd = p->fd,
+                               .peer = *address,
+                               .block = block,
+                               .closing = forget_fd,
+                               .closing_arg = p};
+    tws_error error;
+    tws_conn *c;
+    enum upgrade_end end = upgrade_run(s->cfg, &in, &c, &error);
+
+    if (end) {
+        count_not_upgraded(p, end, &error);
+        return false;
+    }
+    pthread_mutex_lock(&s->mu);
+    p->conn = c;
+    p->stage = PEER_OPEN;
+    s->handshaking--;
+    s->open++;
+    s->totals.upgraded++;
+    if (s->cutting)
+        tws_abort(c);
+    else if (s->draining)
+        tws_close_start(c, TWS_CLOSE_GOING_AWAY, NULL);
+    pthread_mutex_unlock(&s->mu);
+    return true;
+}
+
+__attribute__((noinline)) static void peer_finish(struct server_peer *p)
+{
+    tws_server *s = p->server;
+    tws_conn *c = p->conn;
+
+    pthread_mutex_lock(&s->mu);
+    p->stage = PEER_FINISHING;
+    pthread_mutex_unlock(&s->mu);
+    tws_set_ping_handler(c, NULL, NULL);
+    tws_set_pong_handler(c, NULL, NULL);
+    tws_set_close_handler(c, NULL, NULL);
+    conn_finish(c, TWS_CLOSE_NORMAL);
+    count_ended(p);
+}
+
+/* The address is counted by the acceptor and uncounted here. */
+static void forget_socket(tws_server *s, const union net_peer *address)
+{
+    struct net_peer_key key;
+
+    pthread_mutex_lock(&s->mu);
+    s->connections--;
+    if (s->opt.max_per_address > 0 && net_peer_key(address, &key))
+        address_table_remove(&s->per_address, server_allocator(s), &key);
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void peer_main(void *block)
+{
+    struct peer_job job = *(struct peer_job *)block;
+    tws_server *s = job.server;
+    struct server_peer p = {.server = s, .fd = job.fd, .thread = task_self()};
+
+    link_peer(&p);
+    if (peer_upgrade(&p, block, &job.address)) {
+        task_trim_stack();
+        s->opt.on_connection(p.conn, s->opt.arg);
+        peer_finish(&p);
+        tws_conn_unref(p.conn);
+    }
+    forget_socket(s, &job.address);
+}
+
+int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer)
+{
+    struct peer_job *job = base_pool_get(&s->cfg->env->blocks);
+    int r;
+
+    if (!job)
+        return -ENOMEM;
+    job->server = s;
+    job->fd = fd;
+    job->address = *peer;
+    r = task_spawn(s->runtime, peer_main, job);
+    if (r < 0)
+        base_pool_put(&s->cfg->env->blocks, job);
+    return r;
+}
+
+/* ---- Ending all ---- */
+
+void server_peers_close_locked(tws_server *s, tws_ms close_timeout)
+{
+    for (struct server_peer *p = s->peers; p; p = p->next) {
+        if (p->stage == PEER_HANDSHAKE) {
+            cut_handshake_locked(p);
+        } else {
+            tws_set_timeout(p->conn, TWS_TIMEOUT_CLOSE, close_timeout);
+            tws_close_start(p->conn, TWS_CLOSE_GOING_AWAY, NULL);
+        }
+    }
+}
+
+void server_peers_cut_locked(tws_server *s)
+{
+    for (struct server_peer *p = s->peers; p; p = p->next) {
+        if (p->stage == PEER_HANDSHAKE) {
+            cut_handshake_locked(p);
+        } else {
+            s->was_cut = true;
+            tws_abort(p->conn);
+        }
+    }
+}

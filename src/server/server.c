@@ -1,0 +1,323 @@
+/* Starting, stopping and draining a server. */
+#include "server/server.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_STACK (256 * 1024)
+
+void tws_server_options_init_sized(tws_server_options *opt, size_t size)
+{
+    tws_server_options o;
+
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    o.backlog = 4096;
+    o.max_connections = 10000;
+    o.stack_size = DEFAULT_STACK;
+    tws_upgrade_options_init(&o.upgrade);
+    memset(opt, 0, size);
+    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+}
+
+/* ---- Starting ---- */
+
+static tws_err failed(tws_error *e, tws_err code, int sys_errno, const char *what)
+{
+    char text[64] = "";
+
+    if (!e)
+        return code;
+    memset(e, 0, sizeof *e);
+    e->code = code;
+    e->phase = TWS_PHASE_LISTEN;
+    e->cause = TWS_CAUSE_LOCAL;
+    e->sys_errno = sys_errno;
+    snprintf(e->text, sizeof e->text, "%s%s%s%s%s", tws_err_text(code), what ? ": " : "",
+             what ? what : "", sys_errno ? ": " : "",
+             sys_errno ? strerror_r(sys_errno, text, sizeof text) : "");
+    return code;
+}
+
+static const char *check(const tws_server_options *o)
+{
+    if (!o->on_connection)
+        return "on_connection is missing";
+    if (!o->listen || o->listen_count == 0)
+        return "no address to listen on";
+    for (size_t i = 0; i < o->listen_count; i++)
+        if (!o->listen[i])
+            return "an address is missing";
+    if (o->backlog < 1)
+        return "backlog is below 1";
+    return NULL;
+}
+
+static tws_err open_listeners(tws_server *s, const tws_server_options *o, tws_error *e)
+{
+    const tws_allocator *a = server_allocator(s);
+
+    s->listeners = base_calloc(a, o->listen_count * sizeof *s->listeners);
+    s->addresses = base_calloc(a, o->listen_count * sizeof *s->addresses);
+    if (!s->listeners || !s->addresses)
+        return failed(e, TWS_ERR_MEMORY, 0, NULL);
+    for (size_t i = 0; i < o->listen_count; i++) {
+        char text[256];
+        int r = net_listen(&s->listeners[i], o->listen[i], o->backlog, o->reuse_port);
+
+        if (r < 0)
+            return failed(e, TWS_ERR_ADDRESS, -r, o->listen[i]);
+        s->listener_count = i + 1;
+        net_local_text(s->listeners[i].fd, text, sizeof text);
+        s->addresses[i] = base_strdup(a, text);
+        if (!s->addresses[i])
+            return failed(e, TWS_ERR_MEMORY, 0, NULL);
+    }
+    return TWS_OK;
+}
+
+static void kick(void *conn)
+{
+    conn_kick(conn);
+}
+
+static void watch_main(void *server)
+{
+    tws_server *s = server;
+
+    hold_board_run(s->cfg->env->hold, kick);
+}
+
+static tws_err start_threads(tws_server *s, tws_error *e)
+{
+    struct task_options t = {.kind = TASK_KERNEL,
+                             .stack_size = s->opt.stack_size,
+                             .spread = !s->opt.no_spread,
+                             .name = "tws-conn",
+                             .allocator = server_allocator(s)};
+    int r = task_runtime_new(&s->runtime, &t);
+
+    if (r < 0)
+        return failed(e, TWS_ERR_MEMORY, 0, NULL);
+    if (s->opt.upgrade.conn.join_replies) {
+        s->cfg->env->hold = hold_board_new(server_allocator(s));
+        if (!s->cfg->env->hold)
+            return failed(e, TWS_ERR_MEMORY, 0, NULL);
+        r = task_service_start(&s->watcher, "tws-watch", true, watch_main, s);
+        if (r < 0)
+            return failed(e, TWS_ERR_SYSTEM, -r, "thread");
+        s->watcher_runs = true;
+    }
+    r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
+    if (r < 0)
+        return failed(e, TWS_ERR_SYSTEM, -r, "thread");
+    s->acceptor_runs = true;
+    return TWS_OK;
+}
+
+/* Everything but the threads' work is undone. */
+static void server_release(tws_server *s)
+{
+    const tws_allocator *a = server_allocator(s);
+
+    if (s->watcher_runs) {
+        hold_board_stop(s->cfg->env->hold);
+        task_service_join(&s->watcher);
+    }
+    task_runtime_free(s->runtime);
+    for (size_t i = 0; i < s->listener_count; i++) {
+        net_listener_close(&s->listeners[i]);
+        base_free(a, s->addresses[i]);
+    }
+    base_free(a, s->listeners);
+    base_free(a, s->addresses);
+    address_table_free(&s->per_address, a);
+    task_event_destroy(&s->stop);
+    pthread_mutex_destroy(&s->mu);
+    upgrade_config_unref(s->cfg);
+    base_free(a, s);
+}
+
+tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_error *error)
+{
+    tws_server_options o;
+    const char *what = "options were not initialised";
+    tws_server *s;
+    tws_err err;
+    int r;
+
+    *out = NULL;
+    tws_server_options_init(&o);
+    if (!opt || opt->size < sizeof opt->size + sizeof opt->listen)
+        return failed(error, TWS_ERR_ARGUMENT, 0, what);
+    memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+    what = check(&o);
+    if (what)
+        return failed(error, TWS_ERR_ARGUMENT, 0, what);
+    if (!o.upgrade.hook_arg)
+        o.upgrade.hook_arg = o.arg;
+
+    s = base_calloc(o.upgrade.allocator, sizeof *s);
+    if (!s)
+        return failed(error, TWS_ERR_MEMORY, 0, NULL);
+    s->opt = o;
+    s->log = (struct base_log){.fn = o.log, .arg = o.log_arg};
+    s->stop.fd = -1;
+    pthread_mutex_init(&s->mu, NULL);
+    err = upgrade_config_new(&s->cfg, &o.upgrade, &what);
+    if (err) {
+        failed(error, err, 0, what);
+        goto fail;
+    }
+    r = task_event_init(&s->stop);
+    err = r < 0 ? failed(error, TWS_ERR_SYSTEM, -r, "eventfd") : open_listeners(s, &o, error);
+    if (err)
+        goto fail;
+    s->opt.listen = NULL; /* the caller's; ours are in addresses */
+    *out = s;
+    err = start_threads(s, error);
+    if (!err)
+        return TWS_OK;
+fail:
+    *out = NULL;
+    server_release(s);
+    return err;
+}
+
+size_t tws_server_address(const tws_server *s, size_t index, char *buf, size_t size)
+{
+    const char *text = index < s->listener_count ? s->addresses[index] : "";
+
+    return base_text_copy(buf, size, text, strlen(text));
+}
+
+/* ---- Stopping ---- */
+
+void tws_server_stop(tws_server *s)
+{
+    task_event_set(&s->stop);
+}
+
+void tws_server_wait(tws_server *s)
+{
+    struct pollfd pfd = {.fd = s->stop.fd, .events = POLLIN};
+
+    while (task_poll(&pfd, 1, TASK_FOREVER) == 0) {
+    }
+}
+
+static bool called_from_peer_locked(const tws_server *s)
+{
+    uintptr_t self = task_self();
+
+    for (const struct server_peer *p = s->peers; p; p = p->next)
+        if (p->thread == self)
+            return true;
+    return false;
+}
+
+/* The first call to drain tells everybody. */
+static void begin_drain_locked(tws_server *s, tws_ms ms)
+{
+    if (s->draining)
+        return;
+    s->draining = true;
+    server_peers_close_locked(s, ms > 0 ? ms : 0);
+}
+
+/* The last call to leave joins the threads. */
+static void end_drain(tws_server *s)
+{
+    pthread_mutex_lock(&s->mu);
+    s->drained = true;
+    task_queue_wake_all(&s->drain_done);
+    pthread_mutex_unlock(&s->mu);
+}
+
+tws_err tws_server_drain(tws_server *s, tws_ms ms)
+{
+    int64_t deadline = task_deadline(ms);
+    bool join, first;
+    tws_err err;
+
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
+    tws_server_stop(s);
+    pthread_mutex_lock(&s->mu);
+    if (called_from_peer_locked(s)) {
+        pthread_mutex_unlock(&s->mu);
+        return TWS_ERR_STATE;
+    }
+    first = !s->draining;
+    begin_drain_locked(s, ms);
+    join = first && s->acceptor_runs;
+    pthread_mutex_unlock(&s->mu);
+    if (join)
+        task_service_join(&s->acceptor);
+
+    if (task_runtime_wait(s->runtime, deadline) < 0) {
+        pthread_mutex_lock(&s->mu);
+        s->cutting = true;
+        server_peers_cut_locked(s);
+        pthread_mutex_unlock(&s->mu);
+        task_runtime_wait(s->runtime, TASK_FOREVER);
+    }
+    if (first)
+        end_drain(s);
+    pthread_mutex_lock(&s->mu);
+    while (!s->drained)
+        task_queue_wait(&s->drain_done, &s->mu, TASK_FOREVER);
+    err = s->was_cut ? TWS_ERR_TIMEOUT : TWS_OK;
+    pthread_mutex_unlock(&s->mu);
+    return err;
+}
+
+void tws_server_free(tws_server *s)
+{
+    if (!s)
+        return;
+    tws_server_drain(s, TWS_NOWAIT);
+    server_release(s);
+}
+
+/* ---- Visiting ---- */
+
+static size_t collect_locked(tws_server *s, tws_conn **list, size_t max)
+{
+    size_t n = 0;
+
+    for (struct server_peer *p = s->peers; p && n < max; p = p->next)
+        if (p->stage == PEER_OPEN)
+            list[n++] = tws_conn_ref(p->conn);
+    return n;
+}
+
+size_t tws_server_each(tws_server *s, tws_each_fn fn, void *arg)
+{
+    const tws_allocator *a = server_allocator(s);
+    tws_conn **list = NULL;
+    size_t n = 0, visited = 0;
+    uint32_t max;
+    bool go_on = true;
+
+    pthread_mutex_lock(&s->mu);
+    max = s->open;
+    if (max > 0)
+        list = base_alloc(a, max * sizeof(*list));
+    if (list)
+        n = collect_locked(s, list, max);
+    pthread_mutex_unlock(&s->mu);
+    for (size_t i = 0; i < n; i++) {
+        if (go_on) {
+            visited++;
+            go_on = fn(list[i], arg);
+        }
+        tws_conn_unref(list[i]);
+    }
+    base_free(a, list);
+    return visited;
+}

@@ -1,0 +1,93 @@
+/*
+ * server.h: a server, inside.
+ *
+ * One thread accepts. Each accepted socket has a thread that performs the handshake, runs the
+ * handler and finishes the closing handshake; while it does, a server_peer on its stack is linked
+ * into the server's list. One more thread watches over held replies.
+ */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include <tws/metrics.h>
+#include <tws/server.h>
+
+#include "net/listen.h"
+#include "server/address_table.h"
+#include "server/upgrade.h"
+
+enum peer_stage {
+    PEER_HANDSHAKE,
+    PEER_OPEN,     /* the handler runs */
+    PEER_FINISHING /* the handler has returned */
+};
+
+struct server_peer {
+    struct server_peer *next, *prev; /* server's mu */
+    tws_server *server;
+    uintptr_t thread;
+    int fd;                /* server's mu; -1: closed */
+    enum peer_stage stage; /* server's mu */
+    tws_conn *conn;        /* server's mu; NULL before the handshake is done */
+    bool cut;              /* server's mu: ended by a drain */
+};
+
+/* Closed connections by the code of their close frame; the last counts all others. */
+enum { SERVER_CLOSE_CODES = 18, SERVER_ERRORS = 48 };
+
+/* Sums over ended connections, and what is counted per server. server's mu. */
+struct server_totals {
+    tws_stats ended;
+    uint64_t accepted, upgraded, pages;
+    uint64_t refused_full, refused_address, refused_descriptors, refused_threads;
+    uint64_t ends[UPGRADE_ENDS];
+    uint64_t closed[SERVER_CLOSE_CODES];
+    uint64_t errors[SERVER_ERRORS]; /* by -code */
+};
+
+struct tws_server {
+    tws_server_options opt; /* pointers lead into our copies; `upgrade` is in cfg */
+    struct upgrade_config *cfg;
+    struct base_log log;
+    struct task_runtime *runtime;
+    struct net_listener *listeners;
+    char **addresses;
+    size_t listener_count;
+    struct task_event stop; /* set once, never cleared */
+    struct task_service acceptor, watcher;
+    bool acceptor_runs, watcher_runs;
+
+    task_mutex mu;
+    struct server_peer *peers; /* mu */
+    uint32_t connections;      /* mu: sockets that have, or are about to have, a thread */
+    uint32_t open, handshaking; /* mu: by stage */
+    bool draining;             /* mu: new peers are cut, new connections closed */
+    bool cutting;              /* mu: time is up for everybody */
+    uint32_t drains;           /* mu: calls in progress */
+    bool drained;              /* mu */
+    bool was_cut;              /* mu: a connection had to be cut */
+    struct task_queue drain_done; /* mu */
+    struct address_table per_address; /* mu */
+    struct server_totals totals;      /* mu */
+};
+
+static inline const tws_allocator *server_allocator(const tws_server *s)
+{
+    return s->opt.upgrade.allocator;
+}
+
+/* ---- accept.c ---- */
+
+void server_accept_main(void *server);
+
+/* ---- peer.c ---- */
+
+/* Hands an accepted socket to a thread of its own. 0, or -errno: then the socket is the caller's. */
+int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer);
+/* Closes or cuts every peer; mu is held. */
+void server_peers_close_locked(tws_server *s, tws_ms close_timeout);
+void server_peers_cut_locked(tws_server *s);
+/* Index into server_totals.closed, and its label. */
+size_t server_close_index(uint16_t code);
+uint16_t server_close_code(size_t index);
+
+#endif

@@ -1,0 +1,572 @@
+#include "server/upgrade.h"
+
+#include "base/clock.h"
+#include "wire/origin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* After an answer, so much and so long is read and dropped, lest a reset destroys the answer. */
+#define LINGER_BYTES 65536
+#define LINGER_MS 1000
+/* Least receive area that a connection keeps in its own block. */
+#define AREA_MIN 1024
+
+struct handshake {
+    struct upgrade_config *cfg;
+    struct net_stream stream;
+    union net_peer peer;
+    int64_t deadline;
+    void *block;
+    uint8_t *buf; /* from cfg->heads: max_head_bytes, then the field table */
+    size_t len;
+    struct http_head head;
+    struct handshake_request req;
+    tws_request *request; /* in the block, or on the heap */
+    bool request_on_heap;
+    tws_reply reply;
+    enum upgrade_end end;
+    int status;          /* of the answer; 0: none was sent */
+    int sys_errno;
+    const char *why;
+};
+
+const char *upgrade_end_name(enum upgrade_end end)
+{
+    switch (end) {
+    case UPGRADE_DONE:
+        return "done";
+    case UPGRADE_PAGE:
+        return "page";
+    case UPGRADE_REQUIRED:
+        return "upgrade_required";
+    case UPGRADE_BAD_REQUEST:
+        return "bad_request";
+    case UPGRADE_BAD_METHOD:
+        return "method";
+    case UPGRADE_BAD_VERSION:
+        return "version";
+    case UPGRADE_TOO_LARGE:
+        return "too_large";
+    case UPGRADE_BAD_ORIGIN:
+        return "origin";
+    case UPGRADE_HOOK_REFUSED:
+        return "hook";
+    case UPGRADE_TIMED_OUT:
+        return "timeout";
+    case UPGRADE_DISCONNECTED:
+        return "disconnected";
+    case UPGRADE_INTERNAL:
+        return "internal";
+    case UPGRADE_CUT:
+        return "cut";
+    case UPGRADE_ENDS:
+        break;
+    }
+    return "unknown";
+}
+
+static enum upgrade_end ended(struct handshake *h, enum upgrade_end end, const char *why)
+{
+    h->end = end;
+    h->why = why;
+    return end;
+}
+
+static enum upgrade_end io_failed(struct handshake *h, int error)
+{
+    if (error == -ETIMEDOUT)
+        return ended(h, UPGRADE_TIMED_OUT, "the request or the answer took too long");
+    h->sys_errno = -error;
+    return ended(h, UPGRADE_DISCONNECTED, "the peer went away");
+}
+
+/* ---- Reading the request ---- */
+
+static enum upgrade_end receive_more(struct handshake *h, size_t cap)
+{
+    /* No more than a connection can be fed of what follows the request. */
+    size_t room = cap - h->len < CONN_BUFFER - 1 ? cap - h->len : CONN_BUFFER - 1;
+    ssize_t n;
+
+    do {
+        n = net_stream_await(&h->stream, h->deadline, 0);
+        if (n == 0)
+            n = net_stream_recv(&h->stream, h->buf + h->len, room);
+    } while (n == -EAGAIN);
+    if (n < 0)
+        return io_failed(h, (int)n);
+    if (n == 0)
+        return ended(h, UPGRADE_DISCONNECTED, "the peer ended its side before the request was whole");
+    h->len += (size_t)n;
+    return UPGRADE_DONE;
+}
+
+static enum upgrade_end read_head(struct handshake *h)
+{
+    const tws_upgrade_options *o = &h->cfg->opt;
+    struct http_limits limits = {.max_bytes = o->max_head_bytes,
+                                 .max_fields = (uint16_t)o->max_head_fields};
+    struct http_field *fields = (void *)(h->buf + o->max_head_bytes);
+    enum http_result r;
+
+    http_head_init(&h->head, false, fields, (uint16_t)o->max_head_fields, &limits);
+    while ((r = http_head_feed(&h->head, h->buf, h->len)) == HTTP_MORE) {
+        enum upgrade_end end = receive_more(h, o->max_head_bytes);
+
+        if (end)
+            return end;
+    }
+    if (r == HTTP_DONE)
+        return UPGRADE_DONE;
+    h->status = http_head_status(&h->head);
+    ended(h, UPGRADE_BAD_REQUEST, http_head_error_text(&h->head));
+    if (r == HTTP_TOO_LONG || r == HTTP_TOO_MANY)
+        h->end = UPGRADE_TOO_LARGE;
+    else if (r == HTTP_VERSION)
+        h->end = UPGRADE_BAD_VERSION;
+    return h->end;
+}
+
+/* The request's copy stands behind the connection in its block when that leaves enough room for the
+ * receive area. */
+static enum upgrade_end keep_request(struct handshake *h)
+{
+    size_t size = request_size(&h->head, &h->req);
+    void *mem = (uint8_t *)h->block + sizeof(tws_conn);
+
+    if (size > CONN_TAIL - AREA_MIN) {
+        mem = base_alloc(h->cfg->opt.allocator, size);
+        if (!mem) {
+            h->status = 500;
+            return ended(h, UPGRADE_INTERNAL, "out of memory");
+        }
+        h->request_on_heap = true;
+    }
+    h->request = request_build(mem, &h->head, h->buf, &h->req, &h->peer, h->stream.sock.fd);
+    return UPGRADE_DONE;
+}
+
+/* ---- Judging it ---- */
+
+static bool origin_welcome(const struct handshake *h)
+{
+    const tws_upgrade_options *o = &h->cfg->opt;
+
+    if (o->any_origin || !h->req.origin.at)
+        return true;
+    if (wire_origin_same(h->req.origin, h->req.host, false))
+        return true;
+    for (size_t i = 0; i < o->origin_count; i++)
+        if (wire_origin_matches(h->req.origin, wire_text_of(o->origins[i])))
+            return true;
+    return false;
+}
+
+static enum upgrade_end refuse(struct handshake *h, enum upgrade_end end)
+{
+    h->status = h->req.status;
+    return ended(h, end, h->req.why);
+}
+
+static enum upgrade_end ask_page_hook(struct handshake *h)
+{
+    const tws_upgrade_options *o = &h->cfg->opt;
+
+    if (o->on_page && o->on_page(h->request, &h->reply, o->hook_arg)) {
+        h->status = h->reply.status ? h->reply.status : 200;
+        return ended(h, UPGRADE_PAGE, "the request was plain HTTP");
+    }
+    reply_clear(&h->reply);
+    return refuse(h, UPGRADE_REQUIRED);
+}
+
+static enum upgrade_end ask_upgrade_hook(struct handshake *h)
+{
+    const tws_upgrade_options *o = &h->cfg->opt;
+    int chosen;
+
+    if (!origin_welcome(h)) {
+        h->status = 403;
+        return ended(h, UPGRADE_BAD_ORIGIN, "this Origin may not connect to this Host");
+    }
+    chosen = handshake_choose_protocol(&h->head, h->buf, o->subprotocols, o->subprotocol_count);
+    if (chosen >= 0 && tws_reply_subprotocol(&h->reply, o->subprotocols[chosen]) != TWS_OK) {
+        h->status = 500;
+        return ended(h, UPGRADE_INTERNAL, "out of memory");
+    }
+    if (!o->on_upgrade || o->on_upgrade(h->request, &h->reply, o->hook_arg))
+        return UPGRADE_DONE;
+    h->status = h->reply.status ? h->reply.status : 403;
+    return ended(h, UPGRADE_HOOK_REFUSED, "the upgrade was refused");
+}
+
+static enum upgrade_end judge(struct handshake *h)
+{
+    enum upgrade_end end;
+
+    handshake_examine(&h->head, h->buf, &h->req);
+    end = keep_request(h);
+    if (end)
+        return end;
+    switch (h->req.verdict) {
+    case HANDSHAKE_UPGRADE:
+        return ask_upgrade_hook(h);
+    case HANDSHAKE_PLAIN:
+        return ask_page_hook(h);
+    case HANDSHAKE_BAD_METHOD:
+        return refuse(h, UPGRADE_BAD_METHOD);
+    case HANDSHAKE_BAD_HTTP:
+    case HANDSHAKE_BAD_UPGRADE:
+    case HANDSHAKE_BAD_CONNECTION:
+        return refuse(h, UPGRADE_REQUIRED);
+    case HANDSHAKE_BAD_VERSION:
+    case HANDSHAKE_OTHER_VERSION:
+        return refuse(h, UPGRADE_BAD_VERSION);
+    case HANDSHAKE_BAD_HOST:
+    case HANDSHAKE_BAD_BODY:
+    case HANDSHAKE_BAD_KEY:
+    case HANDSHAKE_BAD_PROTOCOLS:
+    case HANDSHAKE_BAD_EXTENSIONS:
+    case HANDSHAKE_BAD_ORIGIN:
+        break;
+    }
+    return refuse(h, UPGRADE_BAD_REQUEST);
+}
+
+/* ---- Answering ---- */
+
+static enum upgrade_end send_bytes(struct handshake *h, const char *data, size_t len)
+{
+    while (len > 0) {
+        struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+        ssize_t n = net_stream_send(&h->stream, &iov, 1);
+
+        if (n == -EAGAIN) {
+            n = net_stream_await_send(&h->stream, h->deadline);
+            if (n == 0)
+                continue;
+        }
+        if (n < 0)
+            return io_failed(h, (int)n);
+        data += n;
+        len -= (size_t)n;
+    }
+    return UPGRADE_DONE;
+}
+
+typedef ptrdiff_t answer_writer(char *out, size_t cap, const void *what);
+
+static ptrdiff_t write_switch(char *out, size_t cap, const void *what)
+{
+    return handshake_write_switch(out, cap, what);
+}
+
+static ptrdiff_t write_response(char *out, size_t cap, const void *what)
+{
+    return handshake_write_response(out, cap, what);
+}
+
+/* Writes an answer into a buffer that is large enough, and sends it. */
+static enum upgrade_end send_answer(struct handshake *h, answer_writer *writer, const void *what)
+{
+    const tws_allocator *a = h->cfg->opt.allocator;
+    char small[512];
+    char *text = small;
+    ptrdiff_t len = writer(small, sizeof small, what);
+    enum upgrade_end end;
+
+    if (len > (ptrdiff_t)sizeof small) {
+        text = base_alloc(a, (size_t)len);
+        if (!text)
+            return ended(h, UPGRADE_INTERNAL, "out of memory");
+        len = writer(text, (size_t)len, what);
+    }
+    end = len < 0 ? ended(h, UPGRADE_INTERNAL, "the answer could not be written")
+                  : send_bytes(h, text, (size_t)len);
+    if (text != small)
+        base_free(a, text);
+    return end;
+}
+
+static enum upgrade_end answer_switch(struct handshake *h)
+{
+    struct handshake_switch s = {.key = h->req.key,
+                                 .protocol = h->reply.subprotocol,
+                                 .server = h->cfg->server_name,
+                                 .headers = h->reply.headers,
+                                 .nheaders = h->reply.nheaders};
+
+    return send_answer(h, write_switch, &s);
+}
+
+/* Lets the peer read the answer: half-close, then read on until it has ended its side too. */
+static void linger(struct handshake *h)
+{
+    int64_t deadline = base_clock_ns() + LINGER_MS * BASE_NS_PER_MS;
+    size_t total = 0;
+    ssize_t n = 1;
+
+    net_stream_shutdown(&h->stream, SHUT_WR);
+    while (n > 0 && total < LINGER_BYTES) {
+        n = net_stream_await(&h->stream, deadline, 0);
+        if (n == 0)
+            n = net_stream_recv(&h->stream, h->buf, h->cfg->opt.max_head_bytes);
+        if (n > 0)
+            total += (size_t)n;
+        else if (n == -EAGAIN)
+            n = 1;
+    }
+}
+
+/* The answer to everything but an upgrade. The end that led here is kept. */
+static void answer_refusal(struct handshake *h)
+{
+    enum upgrade_end end = h->end;
+    const char *why = h->why;
+    char text[192];
+    struct handshake_response r = {.status = h->status,
+                                   .server = h->cfg->server_name,
+                                   .content_type = h->reply.type,
+                                   .body = h->reply.body,
+                                   .body_len = h->reply.body_len,
+                                   .is_head = h->req.is_head,
+                                   .headers = h->reply.headers,
+                                   .nheaders = h->reply.nheaders};
+
+    if (!r.body && end != UPGRADE_PAGE) {
+        int n = snprintf(text, sizeof text, "%d %s: %s\n", r.status, http_status_text(r.status),
+                         why);
+
+        r.body = text;
+        r.body_len = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
+    }
+    if (send_answer(h, write_response, &r) == UPGRADE_DONE)
+        linger(h);
+    ended(h, end, why);
+}
+
+/* ---- The connection ---- */
+
+static void free_heap_request(tws_conn *c)
+{
+    base_free(c->env->allocator, (void *)(uintptr_t)c->request);
+}
+
+static tws_conn *make_connection(struct handshake *h)
+{
+    size_t used = sizeof(tws_conn);
+    struct conn_setup setup = {.env = h->cfg->env,
+                               .stream = h->stream,
+                               .peer = h->peer,
+                               .server = true,
+                               .options = &h->cfg->opt.conn,
+                               .user = h->reply.user ? h->reply.user : h->cfg->opt.conn.user};
+    tws_conn *c;
+
+    if (!h->request_on_heap)
+        used += (request_size(&h->head, &h->req) + 15) & ~(size_t)15;
+    c = conn_init(h->block, &setup, CONN_BLOCK - used);
+    h->block = NULL;
+    c->request = h->request;
+    if (h->request_on_heap)
+        c->request_free = free_heap_request;
+    c->subprotocol = h->reply.subprotocol;
+    h->reply.subprotocol = NULL;
+    h->request = NULL;
+    return c;
+}
+
+static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
+{
+    enum upgrade_end end = answer_switch(h);
+    tws_conn *c;
+
+    if (end)
+        return end;
+    c = make_connection(h);
+    if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len)) {
+        tws_conn_unref(c);
+        return ended(h, UPGRADE_INTERNAL, "no memory for what follows the request");
+    }
+    *out = c;
+    return UPGRADE_DONE;
+}
+
+/* ---- The whole of it ---- */
+
+static tws_err code_of(enum upgrade_end end, const struct handshake *h)
+{
+    switch (end) {
+    case UPGRADE_DONE:
+        return TWS_OK;
+    case UPGRADE_PAGE:
+        return TWS_ERR_NOT_UPGRADE;
+    case UPGRADE_REQUIRED:
+        return h->req.verdict == HANDSHAKE_PLAIN ? TWS_ERR_NOT_UPGRADE : TWS_ERR_HANDSHAKE;
+    case UPGRADE_BAD_ORIGIN:
+    case UPGRADE_HOOK_REFUSED:
+        return TWS_ERR_REFUSED;
+    case UPGRADE_TIMED_OUT:
+        return TWS_ERR_HANDSHAKE_TIMEOUT;
+    case UPGRADE_DISCONNECTED:
+        return h->sys_errno ? TWS_ERR_NETWORK : TWS_ERR_EOF;
+    case UPGRADE_INTERNAL:
+        return TWS_ERR_MEMORY;
+    case UPGRADE_CUT:
+        return TWS_ERR_CLOSED;
+    case UPGRADE_BAD_REQUEST:
+    case UPGRADE_BAD_METHOD:
+    case UPGRADE_BAD_VERSION:
+    case UPGRADE_TOO_LARGE:
+    case UPGRADE_ENDS:
+        break;
+    }
+    return TWS_ERR_HANDSHAKE;
+}
+
+static tws_cause cause_of(enum upgrade_end end)
+{
+    switch (end) {
+    case UPGRADE_TIMED_OUT:
+        return TWS_CAUSE_TIMEOUT;
+    case UPGRADE_TOO_LARGE:
+        return TWS_CAUSE_LIMIT;
+    case UPGRADE_BAD_ORIGIN:
+    case UPGRADE_HOOK_REFUSED:
+    case UPGRADE_INTERNAL:
+    case UPGRADE_CUT:
+        return TWS_CAUSE_LOCAL;
+    default:
+        return TWS_CAUSE_PEER;
+    }
+}
+
+static void describe(const struct handshake *h, tws_error *e)
+{
+    memset(e, 0, sizeof *e);
+    if (!h->end)
+        return;
+    e->code = code_of(h->end, h);
+    e->phase = TWS_PHASE_HANDSHAKE;
+    e->cause = cause_of(h->end);
+    e->sys_errno = h->sys_errno;
+    e->http_status = h->status;
+    if (h->status)
+        snprintf(e->text, sizeof e->text, "%s: %d, %s", tws_err_text(e->code), h->status, h->why);
+    else
+        snprintf(e->text, sizeof e->text, "%s: %s", tws_err_text(e->code), h->why);
+}
+
+static void handshake_free(struct handshake *h, const struct upgrade_input *in)
+{
+    if (h->request_on_heap)
+        base_free(h->cfg->opt.allocator, h->request);
+    reply_clear(&h->reply);
+    base_pool_put(&h->cfg->heads, h->buf);
+    if (h->block) { /* not a connection */
+        if (in->closing)
+            in->closing(in->closing_arg);
+        net_stream_close(&h->stream);
+        base_pool_put(&h->cfg->env->blocks, h->block);
+    }
+}
+
+static enum upgrade_end begin(struct handshake *h, const struct upgrade_input *in)
+{
+    if (in->buffered_len > h->cfg->opt.max_head_bytes || in->buffered_len > CONN_BUFFER - 1) {
+        h->status = 431;
+        return ended(h, UPGRADE_TOO_LARGE, "more bytes than a request may have");
+    }
+    if (in->buffered_len > 0)
+        memcpy(h->buf, in->buffered, in->buffered_len);
+    h->len = in->buffered_len;
+    h->deadline = task_deadline(h->cfg->opt.handshake_timeout);
+    return UPGRADE_DONE;
+}
+
+static void run(struct handshake *h, const struct upgrade_input *in, tws_conn **out)
+{
+    if (!begin(h, in) && !read_head(h)) {
+        h->reply.head = &h->head;
+        h->reply.head_buf = h->buf;
+        if (!judge(h))
+            finish_upgrade(h, out);
+    }
+    if (h->end && h->status)
+        answer_refusal(h);
+}
+
+enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_input *in,
+                             tws_conn **out, tws_error *error)
+{
+    struct handshake h;
+    int r;
+
+    memset(&h, 0, sizeof h);
+    *out = NULL;
+    h.cfg = cfg;
+    h.peer = in->peer;
+    h.block = in->block;
+    reply_init(&h.reply, cfg->opt.allocator);
+    r = net_stream_init(&h.stream, in->runtime, in->fd, !cfg->opt.conn.tcp_delay);
+    h.buf = base_pool_get(&cfg->heads);
+    if (r < 0 || !h.buf) {
+        h.sys_errno = r < 0 ? -r : ENOMEM;
+        ended(&h, UPGRADE_INTERNAL, "no memory for the request");
+    } else {
+        run(&h, in, out);
+    }
+    describe(&h, error);
+    if (h.end && cfg->opt.on_handshake_end)
+        cfg->opt.on_handshake_end(error, h.request, h.reply.user, cfg->opt.hook_arg);
+    handshake_free(&h, in);
+    return h.end;
+}
+
+/* ---- For a socket that somebody else accepted ---- */
+
+static tws_err refuse_input(int fd, tws_err err, const char *what, tws_error *error)
+{
+    if (fd >= 0)
+        close(fd);
+    if (error) {
+        memset(error, 0, sizeof *error);
+        error->code = err;
+        error->phase = TWS_PHASE_HANDSHAKE;
+        error->cause = TWS_CAUSE_LOCAL;
+        snprintf(error->text, sizeof error->text, "%s%s%s", tws_err_text(err), what ? ": " : "",
+                 what ? what : "");
+    }
+    return err;
+}
+
+tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffered_len,
+                    const tws_upgrade_options *opt, tws_error *error)
+{
+    struct upgrade_input in = {.fd = fd, .buffered = buffered, .buffered_len = buffered_len};
+    struct upgrade_config *cfg = NULL;
+    const char *what = NULL;
+    tws_error local;
+    tws_err err;
+
+    *out = NULL;
+    if (fd < 0 || (!buffered && buffered_len > 0))
+        return refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
+    err = upgrade_config_new(&cfg, opt, &what);
+    if (err)
+        return refuse_input(fd, err, what, error);
+    net_peer_of(&in.peer, fd);
+    in.block = base_pool_get(&cfg->env->blocks);
+    if (!in.block) {
+        upgrade_config_unref(cfg);
+        return refuse_input(fd, TWS_ERR_MEMORY, NULL, error);
+    }
+    upgrade_run(cfg, &in, out, error ? error : &local);
+    err = error ? error->code : local.code;
+    upgrade_config_unref(cfg);
+    return err;
+}

@@ -1,0 +1,63 @@
+/*
+ * upgrade.h: one opening handshake on one socket, from the first byte to a connection or an answer.
+ */
+#ifndef SERVER_UPGRADE_H
+#define SERVER_UPGRADE_H
+
+#include <tws/server.h>
+
+#include "conn/conn.h"
+#include "server/request.h"
+
+/* Options with strings of our own, and what handshakes share. */
+struct upgrade_config {
+    struct base_ref refs;
+    tws_upgrade_options opt; /* pointers lead into our copies */
+    struct conn_env *env;
+    struct base_pool heads; /* a request head being received, with its field table */
+    char *server_name;      /* NULL: no Server header */
+};
+
+/* NULL *out: TWS_ERR_ARGUMENT for an option that is not allowed, TWS_ERR_MEMORY. */
+tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt,
+                           const char **what);
+struct upgrade_config *upgrade_config_ref(struct upgrade_config *cfg);
+void upgrade_config_unref(struct upgrade_config *cfg);
+
+/* Why a socket did not become a connection; also the label of the counters. */
+enum upgrade_end {
+    UPGRADE_DONE = 0,
+    UPGRADE_PAGE,         /* a plain request, answered by the page hook */
+    UPGRADE_REQUIRED,     /* a plain request, answered with 426; no or wrong upgrade fields */
+    UPGRADE_BAD_REQUEST,  /* 400 */
+    UPGRADE_BAD_METHOD,   /* 405 */
+    UPGRADE_BAD_VERSION,  /* 505, or 426 for another WebSocket version */
+    UPGRADE_TOO_LARGE,    /* 414, 431 */
+    UPGRADE_BAD_ORIGIN,   /* 403 */
+    UPGRADE_HOOK_REFUSED, /* what the hook said */
+    UPGRADE_TIMED_OUT,
+    UPGRADE_DISCONNECTED, /* the peer went away, or the network failed */
+    UPGRADE_INTERNAL,     /* no memory */
+    UPGRADE_CUT,          /* the server was stopped */
+    UPGRADE_ENDS
+};
+
+const char *upgrade_end_name(enum upgrade_end end);
+
+struct upgrade_input {
+    struct task_runtime *runtime; /* NULL: kernel threads */
+    int fd;                       /* taken over */
+    union net_peer peer;
+    const void *buffered;
+    size_t buffered_len;
+    void *block; /* CONN_BLOCK bytes from env->blocks; taken over */
+    /* Called right before fd is closed, if no connection came of it; NULL: not. */
+    void (*closing)(void *arg);
+    void *closing_arg;
+};
+
+/* Blocks until it is over. Fills *error (code TWS_OK on success) and tells the hook about ends. */
+enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_input *in,
+                             tws_conn **out, tws_error *error);
+
+#endif
