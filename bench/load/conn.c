@@ -6,8 +6,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A connection that still delivered this shortly before the drain ended was slow, not silent. */
-#define RECENT NS_PER_S
+/*
+ * A connection that still delivered shortly before the drain ended (half its length, at most a second) was slow, not
+ * silent.
+ */
+static uint64_t recent(const struct options *o)
+{
+    uint64_t half = (uint64_t)(o->drain * 5e8);
+    if (half < 100 * NS_PER_MS)
+        half = 100 * NS_PER_MS;
+    return half < NS_PER_S ? half : NS_PER_S;
+}
 
 void conn_watch(struct conn *c, uint32_t events)
 {
@@ -38,6 +47,16 @@ static uint64_t owed(const struct conn *c, uint64_t sent)
     if (o->broadcast)
         due = sent - (o->exclude_sender ? c->tx.next : 0);
     return due > c->received ? due - c->received : 0;
+}
+
+/*
+ * Of those, the ones that can still come: all after the last that came. What was jumped over is lost, since messages
+ * keep their order.
+ */
+static uint64_t tail(const struct conn *c)
+{
+    uint64_t owes = owed(c, atomic_load(&c->worker->run->broadcast_sent));
+    return owes > c->skipped ? owes - c->skipped : 0;
 }
 
 /* A peer that vanished can neither answer what it got nor take what was scheduled. */
@@ -196,8 +215,8 @@ void conn_settle(struct conn *c)
     uint64_t now = clock_ns();
     uint64_t scheduled = conn_scheduled(c, w->end);
     counter_add(&w->stats->scheduled, scheduled);
-    if (c->last_rx + RECENT > now)
-        counter_add(&w->stats->in_flight, owed(c, atomic_load(&w->run->broadcast_sent)));
+    if (c->last_rx + recent(o) > now)
+        counter_add(&w->stats->in_flight, tail(c));
     if (!o->broadcast)
         censor(c, scheduled, now);
 }

@@ -66,6 +66,7 @@ struct conn {
     uint64_t start;           /* of the schedule */
     uint64_t received, last_rx;
     uint64_t expect; /* number of the next reply to a message of its own */
+    uint64_t skipped; /* numbers jumped over by later ones, not (yet) seen */
     uint32_t *seen;  /* broadcast: next number of each sender */
     struct conn_rx rx;
     struct conn_tx tx;

@@ -13,32 +13,55 @@ static uint64_t widen(uint64_t expect, uint32_t low)
     return expect + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)expect);
 }
 
+/* A number below the expected one fills a gap, or comes a second time. */
+static void judge_late(struct conn *c)
+{
+    if (c->skipped != 0)
+        c->rx.reordered = true;
+    else
+        c->rx.unexpected = true;
+}
+
+/* Echo: the stamp is not the next one. */
+static void resolve_odd(struct conn *c, const uint8_t *stamp, uint64_t begun)
+{
+    const struct run *r = c->worker->run;
+    struct conn_rx *rx = &c->rx;
+    unsigned len = r->bodies.stamp;
+    struct stamp s;
+    bool ours = stamp_read(stamp, len, &s);
+    uint64_t seq = widen(c->expect, s.seq);
+    if (len == STAMP_FULL)
+        ours = ours && s.conn == c->id && s.time >= r->t0 && s.time <= clock_ns();
+    if (!ours || seq >= begun || (seq == c->expect && len == STAMP_FULL)) {
+        rx->unexpected = c->expect >= begun;
+        rx->bad = true; /* it takes the place of the next one */
+        return;
+    }
+    rx->seq = seq;
+    rx->due = len == STAMP_FULL ? s.time : conn_due(c, seq);
+    if (seq < c->expect)
+        judge_late(c);
+}
+
 /* Echo: decides which of our messages this is the reply to. */
 static void resolve_echo(struct conn *c, const uint8_t *stamp)
 {
     const struct bodies *b = &c->worker->run->bodies;
     struct conn_rx *rx = &c->rx;
     uint64_t begun = c->tx.next + c->tx.batch;
-    struct stamp s;
     rx->seq = c->expect;
-    rx->unexpected = rx->seq >= begun;
-    if (!rx->unexpected && b->stamp != 0 && c->worker->run->opt->verify) {
+    if (c->expect < begun)
+        rx->due = conn_due(c, c->expect);
+    if (b->stamp == 0 || !c->worker->run->opt->verify) {
+        rx->unexpected = c->expect >= begun;
+    } else {
         uint8_t want[STAMP_FULL];
-        s = (struct stamp){conn_due(c, rx->seq), c->id, (uint32_t)rx->seq};
+        struct stamp s = {rx->due, c->id, (uint32_t)c->expect};
         stamp_write(want, b->stamp, &s);
-        if (memcmp(want, stamp, b->stamp) != 0) {
-            bool ours = stamp_read(stamp, b->stamp, &s) && s.conn == (b->stamp == STAMP_FULL ? c->id : 0);
-            uint64_t seq = widen(c->expect, s.seq);
-            rx->bad = !ours || seq >= begun;
-            rx->reordered = !rx->bad && seq != rx->seq;
-            if (rx->reordered)
-                rx->seq = seq;
-            else
-                rx->bad = true;
-        }
+        if (c->expect >= begun || memcmp(want, stamp, b->stamp) != 0)
+            resolve_odd(c, stamp, begun);
     }
-    if (!rx->unexpected)
-        rx->due = rx->reordered && b->stamp == STAMP_FULL ? s.time : conn_due(c, rx->seq);
     rx->body = bodies_slot(b, bodies_pick(b, c->id, (uint32_t)rx->seq));
 }
 
@@ -48,7 +71,7 @@ static void resolve_broadcast(struct conn *c, const uint8_t *stamp)
     const struct run *r = c->worker->run;
     struct conn_rx *rx = &c->rx;
     struct stamp s;
-    if (!stamp_read(stamp, STAMP_FULL, &s) || s.conn >= r->opt->senders) {
+    if (!stamp_read(stamp, STAMP_FULL, &s) || s.conn >= r->opt->senders || s.time > clock_ns()) {
         rx->bad = true;
         rx->body = r->bodies.plain;
         return;
@@ -56,7 +79,8 @@ static void resolve_broadcast(struct conn *c, const uint8_t *stamp)
     rx->sender = s.conn;
     rx->seq = s.seq;
     rx->due = s.time;
-    rx->reordered = (int32_t)(s.seq - c->seen[s.conn]) < 0;
+    if ((int32_t)(s.seq - c->seen[s.conn]) < 0)
+        judge_late(c);
     rx->body = bodies_slot(&r->bodies, bodies_pick(&r->bodies, s.conn, s.seq));
 }
 
@@ -124,14 +148,18 @@ static bool take_data(struct conn *c, const uint8_t *p, size_t n)
 static void step(struct conn *c)
 {
     struct conn_rx *rx = &c->rx;
-    if (!c->worker->run->opt->broadcast) {
-        if (rx->seq >= c->expect)
-            c->expect = rx->seq + 1;
+    if (rx->reordered) {
+        c->skipped--;
         return;
     }
-    if (!rx->reordered)
-        c->seen[rx->sender] = (uint32_t)rx->seq + 1;
-    if (rx->sender == c->id && widen(c->expect, (uint32_t)rx->seq) >= c->expect)
+    if (!c->worker->run->opt->broadcast) {
+        c->skipped += rx->seq - c->expect;
+        c->expect = rx->seq + 1;
+        return;
+    }
+    c->skipped += (uint32_t)rx->seq - c->seen[rx->sender];
+    c->seen[rx->sender] = (uint32_t)rx->seq + 1;
+    if (rx->sender == c->id)
         c->expect = widen(c->expect, (uint32_t)rx->seq) + 1;
 }
 
@@ -164,7 +192,7 @@ static bool finish_message(struct conn *c, uint64_t now)
     counter_add(&w->url_stats[c->url_index].received, 1);
     if (rx->bad)
         conn_count(c, ERR_MISMATCH);
-    else if (rx->reordered)
+    if (rx->reordered)
         conn_count(c, ERR_REORDERED);
     if (!rx->bad || !w->run->opt->broadcast)
         step(c);

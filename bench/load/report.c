@@ -92,8 +92,6 @@ static void print_connections(FILE *f, const struct result *r)
 static void print_messages(FILE *f, const struct result *r)
 {
     const struct stats *s = &r->final.stats;
-    if (r->run->opt->connect_only)
-        return;
     fprintf(f, "messages     sent %" PRIu64 ", received %" PRIu64 ", lost %" PRIu64,
             counter_get(&s->sent), counter_get(&s->received), result_lost(r));
     if (r->run->opt->broadcast)
@@ -102,7 +100,10 @@ static void print_messages(FILE *f, const struct result *r)
         fprintf(f, ", still in flight %" PRIu64, counter_get(&s->in_flight));
     if (result_unsent(r) != 0)
         fprintf(f, ", scheduled but never sent %" PRIu64, result_unsent(r));
-    fprintf(f, "\n\n");
+    fprintf(f, "\n\n%-12s %10s %10s %12s %12s %11s\n", "", "Mbps up", "Mbps down", "sent/s",
+            "received/s", "window");
+    print_window(f, "whole run", &r->load, &r->stop);
+    print_window(f, "steady", &r->steady, &r->stop);
 }
 
 static void print_own(FILE *f, const struct result *r)
@@ -122,11 +123,8 @@ void report_print(FILE *f, const struct result *r)
     fprintf(f, "\n");
     print_load(f, r);
     print_connections(f, r);
-    print_messages(f, r);
-    fprintf(f, "%-12s %10s %10s %12s %12s %11s\n", "", "Mbps up", "Mbps down", "sent/s",
-            "received/s", "window");
-    print_window(f, "whole run", &r->load, &r->stop);
-    print_window(f, "steady", &r->steady, &r->stop);
+    if (!r->run->opt->connect_only)
+        print_messages(f, r);
     fputc('\n', f);
     print_quantiles_head(f);
     print_hist(f, "latency", &s->latency[WHEN_STEADY]);

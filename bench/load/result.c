@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "clock.h"
+
 /* A load thread that runs for this share of the time has nothing to spare. */
 #define BUSY_PERCENT 95.0
 
@@ -32,7 +34,7 @@ static uint64_t diff(const counter *to, const counter *from)
 bool result_window(const struct sample *from, const struct sample *to, struct window *w)
 {
     *w = (struct window){.seconds = 0};
-    if (from->at == 0 || to->at == 0 || to->at <= from->at)
+    if (from->at == 0 || to->at < from->at + NS_PER_MS)
         return false;
     w->seconds = (double)(to->at - from->at) / 1e9;
     w->start_unix = from->unix_time;
@@ -69,9 +71,14 @@ double result_open_time(const struct result *r)
     return last > r->run->t0 ? (double)(last - r->run->t0) / 1e9 : 0;
 }
 
+static bool has_steady(const struct result *r)
+{
+    return r->steady.at != 0 && r->stop.at >= r->steady.at + NS_PER_MS;
+}
+
 double result_thread_percent(const struct result *r, unsigned thread)
 {
-    if (r->steady.at == 0 || r->stop.at <= r->steady.at)
+    if (!has_steady(r))
         return -1;
     uint64_t cpu = r->stop.thread_ns[thread] - r->steady.thread_ns[thread];
     return (double)cpu * 100 / (double)(r->stop.at - r->steady.at);
@@ -79,8 +86,7 @@ double result_thread_percent(const struct result *r, unsigned thread)
 
 double result_thread_wait(const struct result *r, unsigned thread)
 {
-    if (r->steady.at == 0 || r->stop.at <= r->steady.at ||
-        r->stop.wait_ns[thread] == UINT64_MAX || r->steady.wait_ns[thread] == UINT64_MAX)
+    if (!has_steady(r) || r->stop.wait_ns[thread] == UINT64_MAX || r->steady.wait_ns[thread] == UINT64_MAX)
         return -1;
     uint64_t wait = r->stop.wait_ns[thread] - r->steady.wait_ns[thread];
     return (double)wait * 100 / (double)(r->stop.at - r->steady.at);
