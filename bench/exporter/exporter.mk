@@ -1,29 +1,36 @@
-# bench/exporter: the process exporter and its tests. Included by bench/bench.mk.
+# The process exporter for Prometheus. Its code shares nothing with the library.
 
-EXPORTER_SRCS := $(sort $(wildcard bench/exporter/*.c))
-EXPORTER_OBJS := $(EXPORTER_SRCS:%.c=$(B)/obj/%.o)
 EXPORTER := $(B)/bench/exporter
-EXPORTER_HELPER := $(B)/tests/bench_exporter/many_threads
+EXPORTER_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard bench/exporter/*.c)))
+EXPORTER_TEST_PROGS := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench_exporter/*.c)))
+EXPORTER_TEST_OBJS := $(patsubst $(B)/%,$(B)/obj/%.o,$(EXPORTER_TEST_PROGS))
+BENCH_EXPORTER_TESTS := $(sort $(wildcard tests/bench_exporter/*_test.py))
 
-$(EXPORTER_OBJS): private ROOM_CPP := -Ibench/exporter
+.PHONY: bench-exporter test-bench-exporter
 
 $(EXPORTER): $(EXPORTER_OBJS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -o $@
 
-$(EXPORTER_HELPER): $(B)/obj/tests/bench_exporter/many_threads.o
+bench-exporter: $(EXPORTER)
+
+# Test programs: a process to watch, and unit tests that link the exporter's rooms.
+EXPORTER_ROOMS := $(filter-out %/main.o,$(EXPORTER_OBJS))
+$(EXPORTER_TEST_OBJS): private ROOM_CPP := -Ibench/exporter
+$(EXPORTER_TEST_PROGS): $(B)/%: $(B)/obj/%.o $(EXPORTER_ROOMS)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(EXPORTER_ROOMS) $(ALL_LDFLAGS) -lcmocka -o $@
 
--include $(EXPORTER_OBJS:.o=.d)
+test-bench: $(EXPORTER_TEST_PROGS)
 
-##@ Benchmarks
-.PHONY: exporter test-bench-exporter
-## exporter: the process exporter for Prometheus, build/bench/exporter
-exporter: $(EXPORTER)
+##@ Compare
+## test-bench-exporter: the exporter against /proc and top, its cost, and processes that come and go
+test-bench-exporter: $(EXPORTER) $(EXPORTER_TEST_PROGS)
+	@scripts/deps.sh --quiet bench
+	@$(PYTHON) scripts/run-tests.py --build $(B) --name bench-exporter --timeout 420 \
+	  $(filter %_test,$(EXPORTER_TEST_PROGS)) $(BENCH_EXPORTER_TESTS)
 
-## test-bench-exporter: what the exporter says against /proc and top, what it costs, what ends
-test-bench-exporter: $(EXPORTER) $(EXPORTER_HELPER)
-	@EXPORTER=$(EXPORTER) MANY_THREADS=$(EXPORTER_HELPER) $(PYTHON) tests/bench_exporter/run.py
+.SECONDARY: $(EXPORTER_TEST_OBJS)
+-include $(EXPORTER_OBJS:.o=.d) $(EXPORTER_TEST_OBJS:.o=.d)

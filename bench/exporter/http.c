@@ -21,11 +21,12 @@ enum {
     /* Milliseconds. */
     REQUEST_TIME = 5000, /* for a whole head, however it drips */
     ANSWER_TIME = 10000, /* for the whole answer */
+    LINGER_TIME = 1000,  /* for what a client still sends after its last answer */
     IDLE_TIME = 120000,  /* between requests */
     ACCEPT_PAUSE = 100,  /* after accept() found no descriptor left */
 };
 
-enum client_state { CLIENT_IDLE, CLIENT_READING, CLIENT_WRITING };
+enum client_state { CLIENT_IDLE, CLIENT_READING, CLIENT_WRITING, CLIENT_LINGERING };
 
 struct client {
     int fd; /* -1: a free place */
@@ -75,7 +76,7 @@ static bool split_address(const char *address, char *host, size_t size, const ch
     memcpy(host, address, len);
     host[len] = '\0';
     *port = colon + 1;
-    return true;
+    return strlen(*port) <= 5 && atoi(*port) <= UINT16_MAX;
 }
 
 static int listen_on(const struct addrinfo *a)
@@ -100,7 +101,7 @@ int http_open(struct http_server **out, const char *address, http_page page, con
     char host[256];
     const char *port;
     if (!split_address(address, host, sizeof host, &port)) {
-        *why = "expected HOST:PORT";
+        *why = "expected HOST:PORT, port 0 to 65535";
         return -EINVAL;
     }
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -108,7 +109,7 @@ int http_open(struct http_server **out, const char *address, http_page page, con
     int code = getaddrinfo(host, port, &hints, &list);
     if (code != 0) {
         *why = gai_strerror(code);
-        return -EINVAL;
+        return -EADDRNOTAVAIL;
     }
     int fd = listen_on(list);
     freeaddrinfo(list);
@@ -228,6 +229,15 @@ static void take_request(struct http_server *s, struct client *c)
     memmove(c->head, c->head + len, c->head_len);
 }
 
+/* To close while bytes wait unread would reset the connection, and with it the answer. */
+static void linger(struct client *c)
+{
+    shutdown(c->fd, SHUT_WR);
+    c->state = CLIENT_LINGERING;
+    c->head_len = 0;
+    c->deadline = now_ms() + LINGER_TIME;
+}
+
 static void send_answer(struct http_server *s, struct client *c)
 {
     while (c->state == CLIENT_WRITING) {
@@ -247,7 +257,7 @@ static void send_answer(struct http_server *s, struct client *c)
             return;
         }
         if (!c->keep_alive) {
-            drop(c);
+            linger(c);
             return;
         }
         wait_for_request(c);
@@ -265,6 +275,9 @@ static void receive(struct http_server *s, struct client *c)
         drop(c);
         return;
     }
+    if (c->state == CLIENT_LINGERING) {
+        return;
+    }
     c->head_len += (size_t)n;
     take_request(s, c);
     send_answer(s, c);
@@ -272,16 +285,14 @@ static void receive(struct http_server *s, struct client *c)
 
 static void expire(struct http_server *s, struct client *c)
 {
-    if (c->state == CLIENT_READING) {
-        c->keep_alive = false;
-        c->head_len = 0;
-        refuse(c, 408, false);
-        send_answer(s, c);
-        if (c->fd < 0) {
-            return;
-        }
+    if (c->state != CLIENT_READING) {
+        drop(c);
+        return;
     }
-    drop(c);
+    c->keep_alive = false;
+    c->head_len = 0;
+    refuse(c, 408, false);
+    send_answer(s, c);
 }
 
 /* ---- All of them ---- */

@@ -12,7 +12,8 @@ typedef int (*http_page)(void *arg, struct text *body);
 
 struct http_server;
 
-/* Listens on HOST:PORT; port 0 takes any. Returns 0, or a negative errno with *WHY set. */
+/* Listens on HOST:PORT; port 0 takes any. Returns 0, or a negative errno with *WHY set: -EINVAL
+ * when the address is malformed. */
 int http_open(struct http_server **out, const char *address, http_page page, const char *type,
               void *arg, const char **why);
 

@@ -106,8 +106,8 @@ int http_parse(const char *bytes, size_t len, struct http_request *r)
             refused = status;
         }
     }
-    if (refused != 0 && refused != 404 && refused != 405) {
-        r->keep_alive = false; /* where the next request begins is anyone's guess */
+    if (refused != 0) {
+        r->keep_alive = false; /* there may be a body, and nobody is going to read it */
     }
     return refused != 0 ? refused : 200;
 }

@@ -23,11 +23,11 @@ struct row {
 #define FIELD(kind, member) VALUE_##kind, offsetof(struct proc_sample, member)
 
 static const struct row rows[] = {
-    {"process_cpu_seconds_total", "counter", "CPU time of all threads, user and system.", NULL,
+    {"process_cpu_seconds_total", "counter",
+     "CPU time of all threads, user and system, in clock ticks as /proc/PID/stat has it.", NULL,
      NULL, PROC_ALWAYS, FIELD(SECONDS, cpu_seconds)},
-    {"process_cpu_mode_seconds_total", "counter",
-     "CPU time of all threads by mode, in clock ticks as /proc/PID/stat has it.", "mode", "user",
-     PROC_ALWAYS, FIELD(SECONDS, user_seconds)},
+    {"process_cpu_mode_seconds_total", "counter", "CPU time of all threads by mode.", "mode",
+     "user", PROC_ALWAYS, FIELD(SECONDS, user_seconds)},
     {"process_cpu_mode_seconds_total", NULL, NULL, "mode", "system", PROC_ALWAYS,
      FIELD(SECONDS, system_seconds)},
     {"process_resident_memory_bytes", "gauge",
@@ -77,7 +77,7 @@ static void write_value(struct text *out, const struct row *r, const struct proc
     const void *at = (const char *)s + r->offset;
     switch (r->kind) {
     case VALUE_SECONDS:
-        text_addf(out, " %.9g\n", *(const double *)at);
+        text_addf(out, " %.6f\n", *(const double *)at);
         break;
     case VALUE_UNSIGNED:
         text_addf(out, " %" PRIu64 "\n", *(const uint64_t *)at);

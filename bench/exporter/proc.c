@@ -100,18 +100,6 @@ double proc_start_time(const struct proc *p)
     return boot + ticks_to_seconds(p->start_ticks);
 }
 
-/* Nanoseconds where /proc/PID/stat has ticks of 10 ms. */
-static bool read_cpu_clock(pid_t pid, double *out)
-{
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0) {
-        return false;
-    }
-    *out = seconds(&t);
-    return true;
-}
-
 static int read_memory(int dir, struct proc_sample *s)
 {
     char buf[128];
@@ -173,8 +161,6 @@ static bool read_proportional(int dir, uint64_t *bytes)
 int proc_read(const struct proc *p, const struct proc_options *options, struct proc_sample *s)
 {
     *s = (struct proc_sample){.has = PROC_ALWAYS};
-    double clock = 0;
-    bool has_clock = read_cpu_clock(p->pid, &clock);
     if (taskstats_switches(&options->taskstats, p->pid, &s->voluntary, &s->involuntary) == 0) {
         s->has |= PROC_SWITCHES;
     }
@@ -197,7 +183,9 @@ int proc_read(const struct proc *p, const struct proc_options *options, struct p
     }
     s->user_seconds = ticks_to_seconds(f.user_ticks);
     s->system_seconds = ticks_to_seconds(f.system_ticks);
-    s->cpu_seconds = has_clock ? clock : s->user_seconds + s->system_seconds;
+    /* In ticks of 10 ms. The process's CPU clock has nanoseconds, but costs another pass of the
+     * kernel over all threads, and a counter must not change its source. */
+    s->cpu_seconds = s->user_seconds + s->system_seconds;
     s->threads = f.threads;
     s->start_seconds = proc_start_time(p);
     return 0;

@@ -108,38 +108,51 @@ static const char *parse(struct target *t, const char *text)
     return why;
 }
 
-static struct target *find_server(struct targets *t, const char *server)
+static struct target *find_server(struct target *item, size_t count, const char *server)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        if (strcmp(t->item[i].server, server) == 0) {
-            return &t->item[i];
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(item[i].server, server) == 0) {
+            return &item[i];
         }
     }
     return NULL;
 }
 
-static const char *insert(struct targets *t, const struct target *one)
+/* Adds ONE to ITEM, which has room for TARGET_MAX. Returns NULL, or what is wrong. */
+static const char *insert(struct target *item, size_t *count, const struct target *one)
 {
-    if (find_server(t, one->server) != NULL) {
+    if (find_server(item, *count, one->server) != NULL) {
         return "another process has this server's name";
     }
-    if (t->count == TARGET_MAX) {
+    if (*count == TARGET_MAX) {
         return "too many servers";
     }
-    t->item[t->count] = *one;
-    if (one->run[0] == '\0' && t->run != NULL) {
-        strcpy(t->item[t->count].run, t->run);
-    }
-    t->count++;
+    item[(*count)++] = *one;
     return NULL;
+}
+
+static const char *parse_for(const struct targets *t, struct target *one, const char *text)
+{
+    const char *why = parse(one, text);
+    if (why == NULL && one->run[0] == '\0' && t->run != NULL) {
+        strcpy(one->run, t->run);
+    }
+    return why;
 }
 
 int targets_add(struct targets *t, const char *text, const char **why)
 {
     struct target one;
-    *why = parse(&one, text);
+    if (t->item == NULL) {
+        t->item = calloc(TARGET_MAX, sizeof *t->item);
+        if (t->item == NULL) {
+            *why = strerror(ENOMEM);
+            return -ENOMEM;
+        }
+    }
+    *why = parse_for(t, &one, text);
     if (*why == NULL) {
-        *why = insert(t, &one);
+        *why = insert(t->item, &t->count, &one);
     }
     return *why == NULL ? 0 : -EINVAL;
 }
@@ -243,53 +256,43 @@ int target_read(struct target *t, const struct proc_options *options,
 
 static bool same(const struct target *a, const struct target *b)
 {
-    return a->kind == b->kind && strcmp(a->value, b->value) == 0 && strcmp(a->run, b->run) == 0;
+    return a->from_file && a->kind == b->kind && strcmp(a->value, b->value) == 0 &&
+           strcmp(a->run, b->run) == 0;
 }
 
-/* Takes one line of the file: keeps the target that says the same, so that its process stays
- * attached. */
-static const char *take_line(struct targets *t, const char *line)
+/* Takes one line into ITEM. A target that says what it said before is moved over, with its process. */
+static const char *take_line(struct targets *t, struct target *item, size_t *count,
+                             const char *line)
 {
     struct target one;
-    const char *why = parse(&one, line);
+    const char *why = parse_for(t, &one, line);
     if (why != NULL) {
         return why;
     }
     one.from_file = true;
-    one.kept = true;
-    if (one.run[0] == '\0' && t->run != NULL) {
-        strcpy(one.run, t->run);
+    struct target *old = find_server(t->item, t->count, one.server);
+    bool moves = old != NULL && same(old, &one);
+    why = insert(item, count, moves ? old : &one);
+    if (why == NULL && moves) {
+        old->attached = false;
+        old->from_file = false;
     }
-    struct target *old = find_server(t, one.server);
-    if (old == NULL || !old->from_file || old->kept) {
-        return insert(t, &one);
-    }
-    if (same(old, &one)) {
-        old->kept = true;
-    } else {
-        detach(old);
-        *old = one;
-    }
-    return NULL;
+    return why;
 }
 
-static void drop_unkept(struct targets *t)
+/* Makes a new list: those of the command line, then one for each good line. */
+static int take_text(struct targets *t, char *text)
 {
-    size_t left = 0;
+    struct target *item = calloc(TARGET_MAX, sizeof *item);
+    size_t count = 0;
+    if (item == NULL) {
+        return -ENOMEM;
+    }
     for (size_t i = 0; i < t->count; i++) {
-        if (t->item[i].from_file && !t->item[i].kept) {
-            detach(&t->item[i]);
-        } else {
-            t->item[left++] = t->item[i];
+        if (!t->item[i].from_file) {
+            item[count++] = t->item[i];
+            t->item[i].attached = false;
         }
-    }
-    t->count = left;
-}
-
-static void take_text(struct targets *t, char *text)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        t->item[i].kept = false;
     }
     t->bad_lines = 0;
     char *rest = text;
@@ -298,13 +301,19 @@ static void take_text(struct targets *t, char *text)
         number++;
         line += strspn(line, " \t");
         line[strcspn(line, "\r")] = '\0';
-        const char *why = *line == '\0' || *line == '#' ? NULL : take_line(t, line);
+        const char *why = *line == '\0' || *line == '#' ? NULL : take_line(t, item, &count, line);
         if (why != NULL) {
             t->bad_lines++;
             fprintf(stderr, "exporter: %s:%zu: %s\n", t->file, number, why);
         }
     }
-    drop_unkept(t);
+    for (size_t i = 0; i < t->count; i++) {
+        detach(&t->item[i]); /* what has not moved over */
+    }
+    free(t->item);
+    t->item = item;
+    t->count = count;
+    return 0;
 }
 
 /* A file that is not there names nobody; one that says what it said is not taken again. */
@@ -321,12 +330,13 @@ static void read_file(struct targets *t)
     }
     if (t->file_text == NULL || strcmp(t->file_text, text) != 0) {
         copy = strdup(text);
-        if (copy != NULL) {
-            take_text(t, text);
+        if (copy != NULL && take_text(t, text) == 0) {
             free(t->file_text);
             t->file_text = copy;
+            copy = NULL;
         }
     }
+    free(copy);
     free(text);
 }
 
@@ -345,6 +355,8 @@ void targets_free(struct targets *t)
     for (size_t i = 0; i < t->count; i++) {
         detach(&t->item[i]);
     }
+    free(t->item);
+    t->item = NULL;
     t->count = 0;
     free(t->file_text);
     t->file_text = NULL;

@@ -24,7 +24,6 @@ struct target {
     char value[VALUE_MAX];
     pid_t pid; /* of TARGET_PID */
     bool from_file;
-    bool kept;  /* while the file is read again: still in it */
     bool ended; /* a TARGET_PID whose process has ended: never attached again */
 
     bool attached;
@@ -35,7 +34,7 @@ struct target {
 };
 
 struct targets {
-    struct target item[TARGET_MAX];
+    struct target *item; /* room for TARGET_MAX, or NULL before the first */
     size_t count;
     const char *run;  /* for those that name none; may be NULL */
     const char *file; /* may be NULL */
