@@ -246,10 +246,7 @@ void conn_start_schedule(struct conn *c, uint64_t start)
         for (unsigned i = 0; i < o->pipeline; i++)
             c->tx.when[i] = start;
         c->tx.credit = o->pipeline;
-        conn_send(c);
-        return;
-    }
-    if (!o->early) { /* spread over one interval */
+    } else if (!o->early) { /* spread over one interval */
         unsigned senders = o->broadcast ? o->senders : o->connections;
         c->start += (uint64_t)(w->pace.interval * c->id / senders);
     }

@@ -126,17 +126,18 @@ static void put_histogram(struct page *p, const struct hist *h)
     put_count(p, "bench_load_latency_seconds_count", NULL, NULL, total);
 }
 
-static void put_tick(struct page *p, struct ticker *t)
+/* A summary over a window of one second, as the type intends; sum and count are of the whole run. */
+static void put_tick(struct page *p, struct ticker *t, const struct hist *h)
 {
+    static const char name[] = "bench_load_latency_quantile_seconds";
     struct tick k;
     ticker_read(t, &k);
-    if (k.has_latency) {
-        family(p, "bench_load_latency_quantile_seconds", "gauge",
-               "Latency quantiles over the last second.");
-        for (int i = 0; i < TICK_QUANTILES; i++)
-            put_value(p, "bench_load_latency_quantile_seconds", "quantile",
-                      tick_quantile_names[i], (double)k.latency_ns[i] / 1e9);
-    }
+    family(p, name, "summary", "Latency quantiles over the last second.");
+    for (int i = 0; i < TICK_QUANTILES && k.has_latency; i++)
+        put_value(p, name, "quantile", tick_quantile_names[i], (double)k.latency_ns[i] / 1e9);
+    put_value(p, "bench_load_latency_quantile_seconds_sum", NULL, NULL,
+              (double)counter_get(&h->sum) / 1e9);
+    put_count(p, "bench_load_latency_quantile_seconds_count", NULL, NULL, hist_count(h));
     family(p, "bench_load_schedule_lag_seconds", "gauge",
            "Worst delay by the generator itself in the last second.");
     put_value(p, "bench_load_schedule_lag_seconds", NULL, NULL, (double)k.lag_ns / 1e9);
@@ -176,7 +177,7 @@ char *metrics_text(const struct run *r, struct ticker *t, size_t *length)
     stats_errors(s, put_error, &p);
     hist_merge(&s->latency[0], &s->latency[1]);
     put_histogram(&p, &s->latency[0]);
-    put_tick(&p, t);
+    put_tick(&p, t, &s->latency[0]);
     put_process(&p, r);
 out:
     if (p.f != NULL && fclose(p.f) != 0) {

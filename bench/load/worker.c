@@ -267,11 +267,11 @@ static void *worker_main(void *arg)
     while (1) {
         uint64_t now = clock_ns();
         follow_phase(w);
-        if (finished(w))
-            break;
         make_connections(w, now);
         send_due(w, now);
         expire(w, now);
+        if (finished(w))
+            break;
         uint64_t wait = idle_time(w, clock_ns());
         struct timespec ts = {(time_t)(wait / NS_PER_S), (long)(wait % NS_PER_S)};
         int n = epoll_pwait2(w->epoll, events, EVENTS, wait != UINT64_MAX ? &ts : NULL, NULL);
