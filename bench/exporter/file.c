@@ -29,6 +29,20 @@ ssize_t file_read(int dir, const char *path, char *buf, size_t size)
     return (ssize_t)len;
 }
 
+bool file_number(const char **at, uint64_t *value)
+{
+    const char *p = *at + strspn(*at, " \t");
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(p, &end, 10);
+    if (*p < '0' || *p > '9' || errno != 0) {
+        return false;
+    }
+    *value = n;
+    *at = end;
+    return true;
+}
+
 int file_field(const char *text, const char *name, uint64_t *value)
 {
     size_t len = strlen(name);
@@ -37,12 +51,13 @@ int file_field(const char *text, const char *name, uint64_t *value)
         if (strncmp(line, name, len) != 0) {
             continue;
         }
-        char *end;
-        unsigned long long n = strtoull(line + len, &end, 10);
-        if (end == line + len) {
+        const char *at = line + len;
+        if (!file_number(&at, value)) {
             return -ENOENT;
         }
-        *value = strncmp(end, " kB", 3) == 0 ? n * 1024 : n;
+        if (strncmp(at, " kB", 3) == 0) {
+            *value *= 1024;
+        }
         return 0;
     }
     return -ENOENT;

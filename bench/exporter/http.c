@@ -76,7 +76,7 @@ static bool split_address(const char *address, char *host, size_t size, const ch
     memcpy(host, address, len);
     host[len] = '\0';
     *port = colon + 1;
-    return strlen(*port) <= 5 && atoi(*port) <= UINT16_MAX;
+    return strlen(*port) <= 5 && strtol(*port, NULL, 10) <= UINT16_MAX;
 }
 
 static int listen_on(const struct addrinfo *a)

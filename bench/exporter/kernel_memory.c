@@ -1,6 +1,7 @@
 #include "kernel_memory.h"
 
 #include "file.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -62,8 +63,7 @@ static int find_mount(bool old, char *mount, size_t size)
         }
         bool right = old ? strcmp(type, "cgroup") == 0 && has_word(options, "memory")
                          : strcmp(type, "cgroup2") == 0;
-        if (right && strlen(point) < size) {
-            strcpy(mount, point);
+        if (right && text_copy(mount, size, point)) {
             result = 0;
         }
     }
@@ -89,11 +89,7 @@ static int group_of(pid_t pid, bool old, char *group, size_t size)
         if (line == NULL || (old ? !has_word(controllers, "memory") : *controllers != '\0')) {
             continue;
         }
-        if (strlen(line) >= size) {
-            return -ENAMETOOLONG;
-        }
-        strcpy(group, line);
-        return 0;
+        return text_copy(group, size, line) ? 0 : -ENAMETOOLONG;
     }
     return -ENOENT;
 }

@@ -81,8 +81,8 @@ static void set_option(struct settings *s, struct metrics *m, int option, const 
         m->targets.file = value;
         break;
     case 'r':
-        if (strlen(value) > LABEL_MAX) {
-            bad_option("run", value, "longer than 64 bytes");
+        if (strlen(value) > LABEL_MAX || !text_printable(value)) {
+            bad_option("run", value, "a name is at most 64 printable ASCII characters");
         }
         m->targets.run = value;
         break;

@@ -2,14 +2,10 @@
 
 #include "file.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -24,6 +20,29 @@ struct stat_fields {
     uint64_t start_ticks;
 };
 
+static bool parse_stat(const char *text, struct stat_fields *f)
+{
+    enum { STATE = 3, USER = 14, SYSTEM = 15, THREADS = 20, START = 22 };
+    const char *at = text;
+    for (int field = STATE; field <= START; field++) {
+        at += strspn(at, " ");
+        const char *begin = at;
+        uint64_t *number = field == USER      ? &f->user_ticks
+                           : field == SYSTEM  ? &f->system_ticks
+                           : field == THREADS ? &f->threads
+                           : field == START   ? &f->start_ticks
+                                              : NULL;
+        if (field == STATE) {
+            f->state = *at;
+        }
+        if (*at == '\0' || (number != NULL && !file_number(&at, number))) {
+            return false;
+        }
+        at = begin + strcspn(begin, " ");
+    }
+    return true;
+}
+
 static int read_stat(int dir, struct stat_fields *f)
 {
     char buf[1024];
@@ -33,11 +52,7 @@ static int read_stat(int dir, struct stat_fields *f)
     }
     /* The name stands in parentheses and may hold anything, also parentheses. */
     const char *after = strrchr(buf, ')');
-    if (after == NULL ||
-        sscanf(after + 1,
-               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
-               " %*d %*d %*d %*d %" SCNu64 " %*d %" SCNu64,
-               &f->state, &f->user_ticks, &f->system_ticks, &f->threads, &f->start_ticks) != 5) {
+    if (after == NULL || !parse_stat(after + 1, f)) {
         return -EPROTO;
     }
     /* A leader that has ended stays a zombie while other threads of its process run. */
@@ -110,7 +125,8 @@ static int read_memory(int dir, struct proc_sample *s)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t size;
     uint64_t resident;
-    if (sscanf(buf, "%" SCNu64 " %" SCNu64, &size, &resident) != 2) {
+    const char *at = buf;
+    if (!file_number(&at, &size) || !file_number(&at, &resident)) {
         return -EPROTO;
     }
     s->virtual_memory = size * page;
@@ -213,9 +229,14 @@ pid_t proc_find(const char *comm)
     pid_t found = -ESRCH;
     uint64_t oldest = UINT64_MAX;
     for (const struct dirent *e; (e = readdir(stream)) != NULL;) {
-        pid_t pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)atoi(e->d_name) : 0;
+        const char *name = e->d_name;
+        uint64_t number;
         struct proc p;
-        if (pid <= 0 || pid == getpid() || !has_name(pid, comm) || proc_open(&p, pid) < 0) {
+        if (!file_number(&name, &number)) {
+            continue;
+        }
+        pid_t pid = (pid_t)number;
+        if (pid == getpid() || !has_name(pid, comm) || proc_open(&p, pid) < 0) {
             continue;
         }
         if (p.start_ticks < oldest) {

@@ -1,6 +1,7 @@
 #include "target.h"
 
 #include "file.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,16 +13,6 @@
 #include <unistd.h>
 
 /* ---- What is said about a target ---- */
-
-static bool printable(const char *s)
-{
-    for (; *s != '\0'; s++) {
-        if (*s < ' ' || *s > '~') {
-            return false;
-        }
-    }
-    return true;
-}
 
 static bool parse_pid(const char *s, pid_t *pid)
 {
@@ -37,10 +28,9 @@ static bool parse_pid(const char *s, pid_t *pid)
 
 static const char *set_label(char *label, const char *value)
 {
-    if (*value == '\0' || strlen(value) > LABEL_MAX || !printable(value)) {
+    if (*value == '\0' || !text_printable(value) || !text_copy(label, LABEL_MAX + 1, value)) {
         return "a name is 1 to 64 printable ASCII characters";
     }
-    strcpy(label, value);
     return NULL;
 }
 
@@ -49,14 +39,13 @@ static const char *set_source(struct target *t, enum target_kind kind, const cha
     if (t->value[0] != '\0') {
         return "one of pid=, pidfile= and comm= is enough";
     }
-    if (*value == '\0' || strlen(value) >= sizeof t->value) {
-        return "empty or too long";
-    }
     if (kind == TARGET_PID && !parse_pid(value, &t->pid)) {
         return "not a process id";
     }
+    if (*value == '\0' || !text_copy(t->value, sizeof t->value, value)) {
+        return "empty or too long";
+    }
     t->kind = kind;
-    strcpy(t->value, value);
     return NULL;
 }
 
@@ -90,10 +79,9 @@ static const char *parse(struct target *t, const char *text)
 {
     char copy[VALUE_MAX + 4 * LABEL_MAX];
     *t = (struct target){.proc.dir = -1, .cgroup = -1};
-    if (strlen(text) >= sizeof copy) {
+    if (!text_copy(copy, sizeof copy, text)) {
         return "too long";
     }
-    strcpy(copy, text);
     char *rest = copy;
     const char *why = NULL;
     for (char *part; why == NULL && (part = strsep(&rest, ",")) != NULL;) {
@@ -135,7 +123,7 @@ static const char *parse_for(const struct targets *t, struct target *one, const 
 {
     const char *why = parse(one, text);
     if (why == NULL && one->run[0] == '\0' && t->run != NULL) {
-        strcpy(one->run, t->run);
+        text_copy(one->run, sizeof one->run, t->run);
     }
     return why;
 }
@@ -260,7 +248,8 @@ static bool same(const struct target *a, const struct target *b)
            strcmp(a->run, b->run) == 0;
 }
 
-/* Takes one line into ITEM. A target that says what it said before is moved over, with its process. */
+/* Takes one line into ITEM. A target that says what it said before is moved over, with its
+ * process. */
 static const char *take_line(struct targets *t, struct target *item, size_t *count,
                              const char *line)
 {

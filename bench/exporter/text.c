@@ -75,6 +75,26 @@ void text_label(struct text *t, const char *name, const char *value)
     text_add(t, "\"");
 }
 
+bool text_copy(char *to, size_t size, const char *from)
+{
+    size_t len = strlen(from);
+    if (len >= size) {
+        return false;
+    }
+    memcpy(to, from, len + 1);
+    return true;
+}
+
+bool text_printable(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s < ' ' || *s > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
 void text_clear(struct text *t)
 {
     t->len = 0;

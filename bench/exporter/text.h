@@ -24,6 +24,13 @@ static inline bool text_failed(const struct text *t)
     return t->failed;
 }
 
+/* Copies FROM into TO, which has SIZE bytes. Returns false, and changes nothing, when it does not
+ * fit. */
+bool text_copy(char *to, size_t size, const char *from);
+
+/* Whether there is nothing but printable ASCII in S. */
+bool text_printable(const char *s);
+
 /* Empties it and keeps the memory. */
 void text_clear(struct text *t);
 void text_free(struct text *t);

@@ -138,7 +138,7 @@ class Command(Case):
                         ["--proc", "server=x,pid=1,color=red"], ["--proc", "server=x,pid=99999999999999999999"],
                         ["--proc", "server=x,pid=1", "--proc", "server=x,pid=1"],
                         ["--proc", "server=" + "x" * 65 + ",pid=1"], ["--proc", "server=a\nb,pid=1"],
-                        ["--run", "r" * 65]):
+                        ["--run", "r" * 65], ["--run", "caf\u00e9"]):
             result = self.run_exporter(*options)
             self.assertEqual(result.returncode, 2, options)
             self.assertIn("exporter", result.stderr)

@@ -1,4 +1,5 @@
-// Echo with Boost.Beast: completion handlers, an io_context run by one thread per core, a strand per connection.
+// Echo with Boost.Beast: completion handlers, an io_context run by one thread per core, a strand
+// per connection.
 #include "beast/common.hpp"
 
 #include <boost/asio/strand.hpp>
@@ -12,7 +13,7 @@ namespace {
 using namespace peer;
 
 template <class Stream> class session : public std::enable_shared_from_this<session<Stream>> {
-public:
+  public:
     template <class... Arguments>
     explicit session(Arguments &&...arguments) : ws_(std::forward<Arguments>(arguments)...)
     {
@@ -23,7 +24,7 @@ public:
         asio::dispatch(ws_.get_executor(), [self = this->shared_from_this()] { self->open(); });
     }
 
-private:
+  private:
     void open()
     {
         ws_.set_option(websocket::stream_base::timeout::suggested(beast::role_type::server));
@@ -32,12 +33,13 @@ private:
             upgrade();
         } else {
             beast::get_lowest_layer(ws_).expires_after(std::chrono::seconds(30));
-            ws_.next_layer().async_handshake(ssl::stream_base::server,
-                                             [self = this->shared_from_this()](beast::error_code error) {
-                                                 if (!error) {
-                                                     self->upgrade();
-                                                 }
-                                             });
+            ws_.next_layer().async_handshake(
+                ssl::stream_base::server,
+                [self = this->shared_from_this()](beast::error_code error) {
+                    if (!error) {
+                        self->upgrade();
+                    }
+                });
         }
     }
 
@@ -54,22 +56,24 @@ private:
 
     void read()
     {
-        ws_.async_read(buffer_, [self = this->shared_from_this()](beast::error_code error, std::size_t) {
-            if (!error) {
-                self->write();
-            }
-        });
+        ws_.async_read(buffer_,
+                       [self = this->shared_from_this()](beast::error_code error, std::size_t) {
+                           if (!error) {
+                               self->write();
+                           }
+                       });
     }
 
     void write()
     {
         ws_.text(ws_.got_text());
-        ws_.async_write(buffer_.data(), [self = this->shared_from_this()](beast::error_code error, std::size_t) {
-            if (!error) {
-                self->buffer_.consume(self->buffer_.size());
-                self->read();
-            }
-        });
+        ws_.async_write(buffer_.data(),
+                        [self = this->shared_from_this()](beast::error_code error, std::size_t) {
+                            if (!error) {
+                                self->buffer_.consume(self->buffer_.size());
+                                self->read();
+                            }
+                        });
     }
 
     websocket::stream<Stream> ws_;
@@ -77,7 +81,7 @@ private:
 };
 
 class listener {
-public:
+  public:
     listener(asio::io_context &io, const tcp::endpoint &endpoint, ssl::context *tls)
         : io_(io), acceptor_(io, endpoint), tls_(tls)
     {
@@ -85,21 +89,24 @@ public:
 
     void accept()
     {
-        acceptor_.async_accept(asio::make_strand(io_), [this](beast::error_code error, tcp::socket socket) {
-            if (!error) {
-                start(std::move(socket));
-            } else {
-                std::cerr << "accept: " << error.message() << '\n';
-            }
-            accept();
-        });
+        acceptor_.async_accept(asio::make_strand(io_),
+                               [this](beast::error_code error, tcp::socket socket) {
+                                   if (!error) {
+                                       start(std::move(socket));
+                                   } else {
+                                       std::cerr << "accept: " << error.message() << '\n';
+                                   }
+                                   accept();
+                               });
     }
 
-private:
+  private:
     void start(tcp::socket socket)
     {
         if (tls_ != nullptr) {
-            std::make_shared<session<beast::ssl_stream<beast::tcp_stream>>>(std::move(socket), *tls_)->run();
+            std::make_shared<session<beast::ssl_stream<beast::tcp_stream>>>(std::move(socket),
+                                                                            *tls_)
+                ->run();
         } else {
             std::make_shared<session<beast::tcp_stream>>(std::move(socket))->run();
         }

@@ -28,7 +28,7 @@ peer_check()
 
 peer_build()
 {
-    cd "$peer_dir"
+    cd "$peer_dir" || return
     peer_stamp="$peer_cc $PEER_CFLAGS $PEER_LIBS $(peer_version)"
     if [ -x "$1/server" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$peer_stamp" ] &&
         [ -z "$(find . ../lib -newer "$1/server" -type f)" ]; then

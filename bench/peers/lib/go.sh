@@ -20,7 +20,8 @@ go_wanted()
 
 peer_build()
 {
-    cd "$peer_dir" && go build -trimpath -o "$1/server" .
+    cd "$peer_dir" || return
+    go build -trimpath -o "$1/server" .
 }
 
 peer_version()

@@ -1,5 +1,6 @@
-/* Echo with libwebsockets, in the way of its own "minimal-ws-server-echo": the loop hands over pieces of a message as
- * they arrive, they are queued per connection, and written one per writeable callback. */
+/* Echo with libwebsockets, in the way of its own "minimal-ws-server-echo": the loop hands over
+ * pieces of a message as they arrive, they are queued per connection, and written one per
+ * writeable callback. */
 #include <libwebsockets.h>
 
 #include <signal.h>
@@ -61,7 +62,8 @@ static int write_one(struct lws *wsi, struct session *s)
     if (p == NULL) {
         return 0;
     }
-    int flags = lws_write_ws_flags(p->binary ? LWS_WRITE_BINARY : LWS_WRITE_TEXT, p->first, p->final);
+    int flags =
+        lws_write_ws_flags(p->binary ? LWS_WRITE_BINARY : LWS_WRITE_TEXT, p->first, p->final);
     int written = lws_write(wsi, p->data + LWS_PRE, p->len, (enum lws_write_protocol)flags);
     s->head = p->next;
     if (s->head == NULL) {
@@ -141,7 +143,7 @@ int main(int argc, char **argv)
     const char *deflate = getenv("DEFLATE");
     struct lws_context_creation_info info = {
         .iface = argv[1],
-        .port = atoi(argv[2]),
+        .port = (int)strtol(argv[2], NULL, 10),
         .protocols = protocols,
         .extensions = deflate != NULL && strcmp(deflate, "1") == 0 ? extensions : NULL,
         .gid = (gid_t)-1,

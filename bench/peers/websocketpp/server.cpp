@@ -43,10 +43,11 @@ template <class Config> void run(char **argv)
     server.clear_error_channels(websocketpp::log::elevel::all);
     server.init_asio();
     server.set_reuse_addr(true);
-    server.set_message_handler([&server](connection_hdl connection, typename endpoint::message_ptr message) {
-        websocketpp::lib::error_code error;
-        server.send(connection, message->get_payload(), message->get_opcode(), error);
-    });
+    server.set_message_handler(
+        [&server](connection_hdl connection, typename endpoint::message_ptr message) {
+            websocketpp::lib::error_code error;
+            server.send(connection, message->get_payload(), message->get_opcode(), error);
+        });
     if constexpr (std::is_base_of_v<websocketpp::config::asio_tls, Config>) {
         enable_tls(server);
     }
