@@ -78,9 +78,9 @@ static void test_round_trip(void **state)
 static void test_malformed(void **state)
 {
     static const char *const bad[] = {
-        "Z",    "Zg",       "Zg=",      "Zm8",      "Zm9vY", "====",    "=",
-        "Z===", "Zg==Zg==", "Zg=v",     "=g==",     "Zm9v=", "Zg\n",    "Zm 9v=",
-        "Zm-v", "Zm_v",     "Zm9vZg=a", "Zm9v====", "Zm!v",  "Z\xe9==", "Zm9\x7f"};
+        "Z",    "Zg",       "Zg=",      "Zm8",  "Zm9vY",   "====",   "=",      "Z===",
+        "A===", "Zg==Zg==", "Zg=v",     "=g==", "Zm9v=",   "Zg\n",   "Zm 9v=", "Zm-v",
+        "Zm_v", "Zm9vZg=a", "Zm9v====", "Zm!v", "Z\xe9==", "Zm9\x7f"};
     uint8_t out[16];
     struct guard g;
 

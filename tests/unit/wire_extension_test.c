@@ -2,6 +2,7 @@
  * Sec-WebSocket-Extensions, RFC 6455 section 9.1. Every list is walked at a guard page and inside
  * a head.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,6 +83,7 @@ static const struct {
     {"a;b=\"x y\"", "", EXTENSION_BAD},    /* no blank, */
     {"a;b=\"x,y\"", "", EXTENSION_BAD},    /* no separator, */
     {"a;b=\"x\\\"y\"", "", EXTENSION_BAD}, /* no quote */
+    {"a;b=\" x\"", "", EXTENSION_BAD},
     {"a;b=\"x\"y", "", EXTENSION_BAD},
     {"a;b=x\"y\"", "", EXTENSION_BAD},
     {"ok, a;b=\xc3\xa9", "ok()", EXTENSION_BAD},
@@ -180,6 +182,18 @@ static void test_bounds(void **state)
     }
 }
 
+static int number_of(const char *text, int min, int max)
+{
+    struct extension_list list;
+    struct extension ext;
+    struct extension_param param;
+
+    extension_list_of_text(&list, wire_text_of(text));
+    assert_int_equal(extension_next(&list, &ext), EXTENSION_NEXT);
+    assert_int_equal(extension_param_next(&ext, &param), EXTENSION_NEXT);
+    return extension_param_number(&param, min, max);
+}
+
 /* RFC 7692 7.1.2: decimal, no leading zeros, within bounds. */
 static void test_numbers(void **state)
 {
@@ -208,22 +222,16 @@ static void test_numbers(void **state)
         {"x;b=4294967304", -1},
         {"x;b=18446744073709551624", -1},
     };
-    struct extension_list list;
-    struct extension ext;
-    struct extension_param param;
 
     (void)state;
     for (size_t i = 0; i < COUNT(table); i++) {
-        extension_list_of_text(&list, wire_text_of(table[i].text));
-        assert_int_equal(extension_next(&list, &ext), EXTENSION_NEXT);
-        assert_int_equal(extension_param_next(&ext, &param), EXTENSION_NEXT);
-        if (extension_param_number(&param, 8, 15) != table[i].number)
+        if (number_of(table[i].text, 8, 15) != table[i].number)
             fail_msg("%s", table[i].text);
     }
-    extension_list_of_text(&list, wire_text_of("x;b=0"));
-    extension_next(&list, &ext);
-    extension_param_next(&ext, &param);
-    assert_int_equal(extension_param_number(&param, 0, 15), 0);
+    assert_int_equal(number_of("x;b=0", 0, 15), 0);
+    assert_int_equal(number_of("x;b", 0, 15), -1); /* no value is not zero */
+    assert_int_equal(number_of("x;b=99999999", 8, 99999999), 99999999);
+    assert_int_equal(number_of("x;b=100000000", 8, INT_MAX), -1);
 }
 
 /* Whatever the bytes, walking stays inside them and comes to an end. */

@@ -105,6 +105,18 @@ static void test_whole_request(void **state)
                     "\r\n");
 }
 
+static void test_one_protocol(void **state)
+{
+    const char *const protocols[] = {"chat"};
+    const struct wire_url url = url_of("ws://h");
+    const struct handshake_offer offer = {
+        .url = &url, .key = key, .protocols = protocols, .nprotocols = 1};
+
+    (void)state;
+    assert_requests(&offer,
+                    "GET / HTTP/1.1\r\nHost: h\r\n" TAIL "Sec-WebSocket-Protocol: chat\r\n\r\n");
+}
+
 /* What this client writes, this server takes. */
 static void test_request_is_examined(void **state)
 {
@@ -425,11 +437,17 @@ static void test_switch_is_verified(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_request_lines),       cmocka_unit_test(test_whole_request),
-        cmocka_unit_test(test_request_is_examined), cmocka_unit_test(test_bad_headers),
-        cmocka_unit_test(test_bad_parts),           cmocka_unit_test(test_connect),
-        cmocka_unit_test(test_good_answers),        cmocka_unit_test(test_bad_answers),
-        cmocka_unit_test(test_unrequested),         cmocka_unit_test(test_switch_is_verified),
+        cmocka_unit_test(test_request_lines),
+        cmocka_unit_test(test_whole_request),
+        cmocka_unit_test(test_one_protocol),
+        cmocka_unit_test(test_request_is_examined),
+        cmocka_unit_test(test_bad_headers),
+        cmocka_unit_test(test_bad_parts),
+        cmocka_unit_test(test_connect),
+        cmocka_unit_test(test_good_answers),
+        cmocka_unit_test(test_bad_answers),
+        cmocka_unit_test(test_unrequested),
+        cmocka_unit_test(test_switch_is_verified),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

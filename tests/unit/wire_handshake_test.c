@@ -107,6 +107,7 @@ static const struct refusal refusals[] = {
     {"GET / HTTP/1.1\r\nHost: a b\r\n" UPGRADE CONNECTION KEY VERSION, HANDSHAKE_BAD_HOST, 400},
     {"GET / HTTP/1.1\r\nHost: a/b\r\n", HANDSHAKE_BAD_HOST, 400},
     {"GET / HTTP/1.1\r\nHost: a, b\r\n", HANDSHAKE_BAD_HOST, 400},
+    {"GET / HTTP/1.1\r\nHost: @\r\n", HANDSHAKE_BAD_HOST, 400},
     {"GET http://a:x/ HTTP/1.1\r\nHost: a\r\n", HANDSHAKE_BAD_HOST, 400},
     {"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n", HANDSHAKE_BAD_HOST, 400},
     /* B011 */
@@ -152,6 +153,9 @@ static const struct refusal refusals[] = {
     {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 1300\r\n", HANDSHAKE_BAD_VERSION, 400},
     {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 8\r\n", HANDSHAKE_OTHER_VERSION, 426},
     {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 14\r\n", HANDSHAKE_OTHER_VERSION, 426},
+    {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 255\r\n", HANDSHAKE_OTHER_VERSION, 426},
+    {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 03\r\n", HANDSHAKE_BAD_VERSION, 400},
+    {START UPGRADE CONNECTION KEY "Sec-WebSocket-Version: 1000\r\n", HANDSHAKE_BAD_VERSION, 400},
     {START UPGRADE CONNECTION "Sec-WebSocket-Version: 0\r\n", HANDSHAKE_OTHER_VERSION, 426},
     /* B013 and the rest of what a key is not */
     {START UPGRADE CONNECTION VERSION "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZjEy\r\n",
@@ -232,6 +236,7 @@ static void test_long_values(void **state)
             len += (size_t)snprintf(text + len, sizeof text - len, "p%d,", i);
         strcpy(text + len, "\r\n\r\n");
         examine(&s, text, &r);
+        assert_int_equal(r.status, n <= HANDSHAKE_PROTOCOLS_MAX ? 101 : 400);
         assert_int_equal(r.verdict, n <= HANDSHAKE_PROTOCOLS_MAX ? HANDSHAKE_UPGRADE
                                                                  : HANDSHAKE_BAD_PROTOCOLS);
         head_script_end(&s);

@@ -472,6 +472,9 @@ static void test_status_text(void **state)
     (void)state;
     assert_string_equal(http_status_text(101), "Switching Protocols");
     assert_string_equal(http_status_text(426), "Upgrade Required");
+    assert_string_equal(http_status_text(400), "Bad Request");
+    assert_string_equal(http_status_text(403), "Forbidden");
+    assert_string_equal(http_status_text(414), "URI Too Long");
     assert_string_equal(http_status_text(431), "Request Header Fields Too Large");
     assert_string_equal(http_status_text(503), "Service Unavailable");
     assert_string_equal(http_status_text(505), "HTTP Version Not Supported");
