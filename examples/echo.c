@@ -18,6 +18,7 @@ enum {
     MAX_ADDRESSES = 16,
     ADDRESS_SIZE = 320, /* "unix:" and the longest path, or a long host name and a port */
     DRAIN_MS = 5000,
+    MAX_MS = 24 * 60 * 60 * 1000,
     EXIT_USAGE = 2
 };
 
@@ -37,11 +38,22 @@ static const char usage[] =
     "  --max-message BYTES    largest message that is accepted (default 16777216; 0: any)\n"
     "  --max-connections N    connections at one time (default 10000; 0: any number)\n"
     "  --max-per-address N    connections of one IP address (default 0: any number)\n"
-    "  --stack BYTES          stack of a connection's thread (default 262144)\n"
-    "  --ping SECONDS         ping a silent peer after this time (default 30; 0: never)\n"
+    "  --threads KIND         kernel: a pthread per connection (default); light: a user-space\n"
+    "                         thread, many on one pthread\n"
+    "  --carriers N           pthreads that run light threads (default: one per core)\n"
+    "  --stack BYTES          stack of a connection's thread (default 262144, light 65536)\n"
+    "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
     "  --no-join              send each reply by itself, also when more messages wait\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
+    "\n"
+    "Times in milliseconds; 0: no limit.\n"
+    "  --handshake-timeout MS for the whole opening handshake (default 10000)\n"
+    "  --ping MS              ping a peer that has been silent so long (default 30000)\n"
+    "  --ping-timeout MS      give it up when still silent so long after (default 20000)\n"
+    "  --idle MS              close when no message came for so long (default 0)\n"
+    "  --write-timeout MS     for one write (default 10000)\n"
+    "  --close-timeout MS     for the closing handshake (default 5000)\n"
     "\n"
     "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
 
@@ -129,16 +141,51 @@ static const struct option options[] = {
     {"max-message", required_argument, NULL, 'm'},
     {"max-connections", required_argument, NULL, 'c'},
     {"max-per-address", required_argument, NULL, 'a'},
+    {"threads", required_argument, NULL, 't'},
+    {"carriers", required_argument, NULL, 'k'},
     {"stack", required_argument, NULL, 's'},
-    {"ping", required_argument, NULL, 'p'},
+    {"min-rate", required_argument, NULL, 'r'},
     {"no-join", no_argument, NULL, 'j'},
     {"metrics", required_argument, NULL, 'M'},
+    {"handshake-timeout", required_argument, NULL, 'H'},
+    {"ping", required_argument, NULL, 'p'},
+    {"ping-timeout", required_argument, NULL, 'P'},
+    {"idle", required_argument, NULL, 'i'},
+    {"write-timeout", required_argument, NULL, 'w'},
+    {"close-timeout", required_argument, NULL, 'C'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
+/* The timeout that an option sets, or NULL. */
+static tws_ms *timeout_of(struct settings *s, int option)
+{
+    tws_upgrade_options *upgrade = &s->server.upgrade;
+    switch (option) {
+    case 'H':
+        return &upgrade->handshake_timeout;
+    case 'p':
+        return &upgrade->conn.ping_interval;
+    case 'P':
+        return &upgrade->conn.ping_timeout;
+    case 'i':
+        return &upgrade->conn.idle_timeout;
+    case 'w':
+        return &upgrade->conn.write_timeout;
+    case 'C':
+        return &upgrade->conn.close_timeout;
+    default:
+        return NULL;
+    }
+}
+
 static void set_option(struct settings *s, int option, const char *name, const char *value)
 {
+    tws_ms *timeout = timeout_of(s, option);
+    if (timeout != NULL) {
+        *timeout = (tws_ms)number(name, value, MAX_MS);
+        return;
+    }
     switch (option) {
     case 'l':
         add_address(s, name, "", value);
@@ -155,11 +202,21 @@ static void set_option(struct settings *s, int option, const char *name, const c
     case 'a':
         s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
         break;
+    case 't':
+        if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
+            bad_option(name, value, "neither kernel nor light");
+        }
+        s->server.threads =
+            strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+        break;
+    case 'k':
+        s->server.carriers = (uint32_t)number(name, value, 1024);
+        break;
     case 's':
         s->server.stack_size = (size_t)number(name, value, SIZE_MAX);
         break;
-    case 'p':
-        s->server.upgrade.conn.ping_interval = 1000 * (tws_ms)number(name, value, 86400);
+    case 'r':
+        s->server.upgrade.conn.min_rate = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 'j':
         s->server.upgrade.conn.join_replies = false;

@@ -300,6 +300,19 @@ TWS_API tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t
  */
 typedef void (*tws_connection_fn)(tws_conn *c, void *arg);
 
+/* What a connection's thread is. The same handlers run on both. */
+typedef enum tws_threads {
+    /* A pthread per connection: handlers may block in anything. */
+    TWS_THREADS_KERNEL = 0,
+    /*
+     * A user-space thread per connection, many on one pthread: costs what an event loop costs.
+     * Handlers wait in this library's calls; what blocks elsewhere should be wrapped in
+     * tws_blocking(). A handler that keeps the processor, or blocks, for more than 10 ms does not
+     * stop the others: they move to another pthread.
+     */
+    TWS_THREADS_LIGHT = 1
+} tws_threads;
+
 typedef struct tws_server_options {
     size_t size; /* set by the initialiser */
     /*
@@ -316,7 +329,9 @@ typedef struct tws_server_options {
     uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */
     uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503.
                                  Peers on Unix sockets are not counted. */
-    size_t stack_size;        /* of a connection's thread; default 256 KiB */
+    tws_threads threads;      /* default TWS_THREADS_KERNEL */
+    uint32_t carriers;        /* pthreads that run light threads; default 0: one per core */
+    size_t stack_size;        /* of a connection's thread; default 0: 256 KiB, light 64 KiB */
     bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
     tws_log_fn log;           /* default NULL */
     void *log_arg;

@@ -4,6 +4,23 @@ struct free_block {
     struct free_block *next;
 };
 
+/* Less than a page is not worth a mapping of its own. */
+#define MAP_MIN 4096
+
+static void *block_new(const struct base_pool *p)
+{
+    return p->block_size < MAP_MIN ? base_alloc(p->allocator, p->block_size)
+                                   : base_map(p->allocator, p->block_size);
+}
+
+static void block_free(const struct base_pool *p, void *block)
+{
+    if (p->block_size < MAP_MIN)
+        base_free(p->allocator, block);
+    else
+        base_unmap(p->allocator, block, p->block_size);
+}
+
 void base_pool_init(struct base_pool *p, const tws_allocator *a, size_t block_size,
                     uint32_t free_max)
 {
@@ -23,7 +40,7 @@ void base_pool_destroy(struct base_pool *p)
     while (block) {
         struct free_block *next = block->next;
 
-        base_unmap(p->allocator, block, p->block_size);
+        block_free(p, block);
         block = next;
     }
     pthread_mutex_destroy(&p->mu);
@@ -44,7 +61,7 @@ void *base_pool_get(struct base_pool *p)
     if (block)
         return block;
 
-    block = base_map(p->allocator, p->block_size);
+    block = block_new(p);
     if (!block) {
         pthread_mutex_lock(&p->mu);
         p->lent--;
@@ -66,7 +83,7 @@ void base_pool_put(struct base_pool *p, void *block)
         b = NULL;
     }
     pthread_mutex_unlock(&p->mu);
-    base_unmap(p->allocator, b, p->block_size);
+    block_free(p, b);
 }
 
 uint32_t base_pool_lent(struct base_pool *p)

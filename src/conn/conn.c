@@ -8,9 +8,15 @@
 
 #define MIB (UINT64_C(1) << 20)
 
+/* A connection of a kernel thread and its receive area fill a page. */
+#define KERNEL_BLOCK 4096
+#define AREA_MIN 1024
+/* One of a light thread has room for a small request behind it. */
+#define LIGHT_BLOCK ((sizeof(tws_conn) + 512 + 63) & ~(size_t)63)
+
 /* ---- What the connections of one server share ---- */
 
-struct conn_env *conn_env_new(const tws_allocator *allocator)
+struct conn_env *conn_env_new(const tws_allocator *allocator, bool light)
 {
     struct conn_env *env = base_calloc(allocator, sizeof *env);
 
@@ -18,7 +24,8 @@ struct conn_env *conn_env_new(const tws_allocator *allocator)
         return NULL;
     base_ref_init(&env->refs);
     env->allocator = allocator;
-    base_pool_init(&env->blocks, allocator, CONN_BLOCK, 64);
+    env->area_min = light ? 0 : AREA_MIN;
+    base_pool_init(&env->blocks, allocator, light ? LIGHT_BLOCK : KERNEL_BLOCK, 64);
     base_pool_init(&env->buffers, allocator, CONN_BUFFER, 32);
     return env;
 }
@@ -92,7 +99,7 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     c->id = next_id();
     atomic_init(&c->user, setup->user);
     take_options(c, setup->options);
-    c->in.area = area > 1 ? (uint8_t *)block + CONN_BLOCK - area : NULL;
+    c->in.area = area > 1 ? (uint8_t *)block + setup->env->blocks.block_size - area : NULL;
     c->in.area_cap = area > 1 ? (uint32_t)area - 1 : 0;
     c->in.buf = c->in.area;
     c->in.cap = c->in.area_cap;

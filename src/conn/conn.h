@@ -26,15 +26,16 @@
 struct conn_env {
     struct base_ref refs;
     const tws_allocator *allocator;
-    struct base_pool blocks;  /* CONN_BLOCK bytes: a connection with its small receive area */
+    struct base_pool blocks; /* each becomes a connection, with what fits behind it */
+    uint32_t area_min;       /* receive area behind it, at least; 0: none, buffers are borrowed */
     struct base_pool buffers; /* CONN_BUFFER bytes: borrowed while there is more to receive */
     struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
 };
 
-#define CONN_BLOCK 4096
 #define CONN_BUFFER 16384
 
-struct conn_env *conn_env_new(const tws_allocator *allocator);
+/* light: threads that need no buffer while they wait, and whose connections shall be small. */
+struct conn_env *conn_env_new(const tws_allocator *allocator, bool light);
 struct conn_env *conn_env_ref(struct conn_env *env);
 void conn_env_unref(struct conn_env *env);
 
@@ -181,9 +182,6 @@ struct tws_conn {
     char *subprotocol; /* owned, constant; NULL: none */
 };
 
-/* Bytes of a block that are left for the request's copy and the receive area. */
-#define CONN_TAIL (CONN_BLOCK - sizeof(struct tws_conn))
-
 struct conn_setup {
     struct conn_env *env;
     struct net_stream stream; /* taken over */
@@ -195,8 +193,8 @@ struct conn_setup {
 
 /* ---- conn.c ---- */
 
-/* `block` is CONN_BLOCK bytes from env->blocks and becomes the connection; area bytes at its end
- * are the receive area. */
+/* `block` is from env->blocks and becomes the connection; `area` bytes at its end are the receive
+ * area. */
 tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area);
 void conn_options_init(tws_conn_options *opt);
 /* Bytes that were received before the connection was made. False when they do not fit. */

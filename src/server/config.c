@@ -98,7 +98,7 @@ static void config_free(struct upgrade_config *cfg)
     base_free(a, cfg);
 }
 
-static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o)
+static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o, bool light)
 {
     const tws_allocator *a = o->allocator;
     bool ok = true;
@@ -110,7 +110,7 @@ static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o
         ok = ok && cfg->server_name;
     }
     cfg->opt.server_name = cfg->server_name;
-    cfg->env = conn_env_new(a);
+    cfg->env = conn_env_new(a, light);
     if (!cfg->env)
         return false;
     base_pool_init(&cfg->heads, a,
@@ -119,7 +119,7 @@ static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o
     return ok;
 }
 
-tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt,
+tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt, bool light,
                            const char **what)
 {
     tws_upgrade_options o;
@@ -142,7 +142,7 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
         return TWS_ERR_MEMORY;
     base_ref_init(&cfg->refs);
     cfg->opt = o;
-    if (!config_fill(cfg, &o)) {
+    if (!config_fill(cfg, &o, light)) {
         config_free(cfg);
         return TWS_ERR_MEMORY;
     }

@@ -206,6 +206,7 @@ static void peer_main(void *block)
 
     link_peer(&p);
     if (peer_upgrade(&p, block, &job.address)) {
+        task_set_label(tws_conn_id(p.conn));
         task_trim_stack();
         s->opt.on_connection(p.conn, s->opt.arg);
         peer_finish(&p);

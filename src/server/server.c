@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_STACK (256 * 1024)
+#define KERNEL_STACK (256 * 1024)
+#define LIGHT_STACK (64 * 1024)
 
 void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 {
@@ -18,7 +19,6 @@ void tws_server_options_init_sized(tws_server_options *opt, size_t size)
     o.size = size;
     o.backlog = 4096;
     o.max_connections = 10000;
-    o.stack_size = DEFAULT_STACK;
     tws_upgrade_options_init(&o.upgrade);
     memset(opt, 0, size);
     memcpy(opt, &o, size < sizeof o ? size : sizeof o);
@@ -54,6 +54,12 @@ static const char *check(const tws_server_options *o)
             return "an address is missing";
     if (o->backlog < 1)
         return "backlog is below 1";
+    if (o->threads != TWS_THREADS_KERNEL && o->threads != TWS_THREADS_LIGHT)
+        return "threads is neither kernel nor light";
+    if (o->carriers > 1024)
+        return "more than 1,024 carriers";
+    if (o->stack_size > 0 && o->stack_size < 16384)
+        return "stack_size is below 16,384";
     return NULL;
 }
 
@@ -92,17 +98,33 @@ static void watch_main(void *server)
     hold_board_run(s->cfg->env->hold, kick);
 }
 
+static void log_stuck(void *server, uint64_t label, tws_ms ms)
+{
+    tws_server *s = server;
+
+    base_logf(&s->log, TWS_LOG_WARNING,
+              "the handler of connection %llu has kept its carrier for %d ms; the others were moved",
+              (unsigned long long)label, (int)ms);
+}
+
 static tws_err start_threads(tws_server *s, tws_error *e)
 {
-    struct task_options t = {.kind = TASK_KERNEL,
-                             .stack_size = s->opt.stack_size,
+    bool light = s->opt.threads == TWS_THREADS_LIGHT;
+    struct task_options t = {.kind = light ? TASK_LIGHT : TASK_KERNEL,
+                             .stack_size = light ? LIGHT_STACK : KERNEL_STACK,
                              .spread = !s->opt.no_spread,
+                             .carriers = s->opt.carriers,
+                             .on_stuck = log_stuck,
+                             .on_stuck_arg = s,
                              .name = "tws-conn",
                              .allocator = server_allocator(s)};
-    int r = task_runtime_new(&s->runtime, &t);
+    int r;
 
+    if (s->opt.stack_size > 0)
+        t.stack_size = s->opt.stack_size;
+    r = task_runtime_new(&s->runtime, &t);
     if (r < 0)
-        return failed(e, TWS_ERR_MEMORY, 0, NULL);
+        return failed(e, TWS_ERR_SYSTEM, -r, "threads");
     if (s->opt.upgrade.conn.join_replies) {
         s->cfg->env->hold = hold_board_new(server_allocator(s));
         if (!s->cfg->env->hold)
@@ -168,7 +190,7 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
     s->log = (struct base_log){.fn = o.log, .arg = o.log_arg};
     s->stop.fd = -1;
     pthread_mutex_init(&s->mu, NULL);
-    err = upgrade_config_new(&s->cfg, &o.upgrade, &what);
+    err = upgrade_config_new(&s->cfg, &o.upgrade, o.threads == TWS_THREADS_LIGHT, &what);
     if (err) {
         failed(error, err, 0, what);
         goto fail;

@@ -12,8 +12,6 @@
 /* After an answer, so much and so long is read and dropped, lest a reset destroys the answer. */
 #define LINGER_BYTES 65536
 #define LINGER_MS 1000
-/* Least receive area that a connection keeps in its own block. */
-#define AREA_MIN 1024
 
 struct handshake {
     struct upgrade_config *cfg;
@@ -135,10 +133,11 @@ static enum upgrade_end read_head(struct handshake *h)
  * receive area. */
 static enum upgrade_end keep_request(struct handshake *h)
 {
+    const struct conn_env *env = h->cfg->env;
     size_t size = request_size(&h->head, &h->req);
     void *mem = (uint8_t *)h->block + sizeof(tws_conn);
 
-    if (size > CONN_TAIL - AREA_MIN) {
+    if (size > env->blocks.block_size - env->area_min - sizeof(tws_conn)) {
         mem = base_alloc(h->cfg->opt.allocator, size);
         if (!mem) {
             h->status = 500;
@@ -358,6 +357,7 @@ static void free_heap_request(tws_conn *c)
 
 static tws_conn *make_connection(struct handshake *h)
 {
+    const struct conn_env *env = h->cfg->env;
     size_t used = sizeof(tws_conn);
     struct conn_setup setup = {.env = h->cfg->env,
                                .stream = h->stream,
@@ -369,7 +369,7 @@ static tws_conn *make_connection(struct handshake *h)
 
     if (!h->request_on_heap)
         used += (request_size(&h->head, &h->req) + 15) & ~(size_t)15;
-    c = conn_init(h->block, &setup, CONN_BLOCK - used);
+    c = conn_init(h->block, &setup, env->area_min > 0 ? env->blocks.block_size - used : 0);
     h->block = NULL;
     c->request = h->request;
     if (h->request_on_heap)
@@ -556,7 +556,7 @@ tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffere
     *out = NULL;
     if (fd < 0 || (!buffered && buffered_len > 0))
         return refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
-    err = upgrade_config_new(&cfg, opt, &what);
+    err = upgrade_config_new(&cfg, opt, false, &what);
     if (err)
         return refuse_input(fd, err, what, error);
     net_peer_of(&in.peer, fd);

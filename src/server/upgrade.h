@@ -18,8 +18,9 @@ struct upgrade_config {
     char *server_name;      /* NULL: no Server header */
 };
 
-/* NULL *out: TWS_ERR_ARGUMENT for an option that is not allowed, TWS_ERR_MEMORY. */
-tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt,
+/* For connections of light threads or of kernel threads. TWS_ERR_ARGUMENT for an option that is not
+ * allowed, with *what; TWS_ERR_MEMORY. */
+tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt, bool light,
                            const char **what);
 struct upgrade_config *upgrade_config_ref(struct upgrade_config *cfg);
 void upgrade_config_unref(struct upgrade_config *cfg);
@@ -50,7 +51,7 @@ struct upgrade_input {
     union net_peer peer;
     const void *buffered;
     size_t buffered_len;
-    void *block; /* CONN_BLOCK bytes from env->blocks; taken over */
+    void *block; /* from env->blocks; taken over */
     /* Called right before fd is closed, if no connection came of it; NULL: not. */
     void (*closing)(void *arg);
     void *closing_arg;

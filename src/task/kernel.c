@@ -44,6 +44,8 @@ static int kernel_runtime_new(struct task_runtime **out, const struct task_optio
 
     if (!k)
         return -ENOMEM;
+    k->rt.allocator = opt->allocator;
+    pthread_mutex_init(&k->rt.mu, NULL);
     k->stack_size = opt->stack_size;
     if (k->stack_size < (size_t)sysconf(_SC_THREAD_STACK_MIN))
         k->stack_size = (size_t)sysconf(_SC_THREAD_STACK_MIN);
@@ -107,7 +109,7 @@ static void *kernel_main(void *p)
     return NULL;
 }
 
-void task_trim_stack(void)
+void kernel_trim_stack(void)
 {
     uintptr_t page = 4096;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -178,11 +180,6 @@ static int kernel_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
     pthread_mutex_unlock(&rt->mu);
     base_free(rt->allocator, start);
     return r;
-}
-
-uintptr_t task_self(void)
-{
-    return (uintptr_t)pthread_self();
 }
 
 /* ---- Sockets ---- */
@@ -339,7 +336,8 @@ static int kernel_await_send(struct task_socket *s, int64_t deadline)
 /* The one thing that wakes a thread inside recv without a signal and without ending the sending. */
 static void kernel_interrupt(struct task_socket *s)
 {
-    shutdown(s->fd, SHUT_RD);
+    if (!atomic_exchange(&s->interrupted, true))
+        shutdown(s->fd, SHUT_RD);
 }
 
 void task_shutdown(struct task_socket *s, int how)

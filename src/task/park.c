@@ -2,13 +2,13 @@
 #include "task/task.h"
 
 #include "base/clock.h"
+#include "task/light/light.h"
+#include "task/park.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-enum { PARK_EMPTY = 0, PARK_NOTIFIED = 1, PARK_WAITING = 2 };
 
 int64_t task_deadline(tws_ms ms)
 {
@@ -44,8 +44,11 @@ void task_park_init(struct task_park *p)
 
 int task_park(struct task_park *p, int64_t deadline)
 {
+    struct light_task *t = light_current();
     uint32_t state = PARK_EMPTY;
 
+    if (t)
+        return light_park(t, p, deadline);
     if (atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING)) {
         while (atomic_load(&p->state) == PARK_WAITING)
             if (!futex_wait(&p->state, PARK_WAITING, deadline))
@@ -57,7 +60,11 @@ int task_park(struct task_park *p, int64_t deadline)
 
 void task_unpark(struct task_park *p)
 {
-    if (atomic_exchange(&p->state, PARK_NOTIFIED) == PARK_WAITING)
+    if (atomic_exchange(&p->state, PARK_NOTIFIED) != PARK_WAITING)
+        return;
+    if (p->task)
+        light_make_ready(p->task);
+    else
         syscall(SYS_futex, &p->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 

@@ -68,12 +68,18 @@ void task_queue_wake_all(struct task_queue *q);
 
 /* ---- Threads ---- */
 
-enum task_kind_id { TASK_KERNEL = 0 };
+enum task_kind_id { TASK_KERNEL = 0, TASK_LIGHT = 1 };
 
 struct task_options {
     enum task_kind_id kind;
     size_t stack_size;
     bool spread;      /* kernel threads: one core each in turn */
+    uint32_t carriers; /* of light threads; 0: one per core */
+    bool paint;        /* light threads: measure how deep stacks are used */
+    tws_ms stuck_ms;   /* light threads: when a handler counts as stuck; 0: the default */
+    /* Told when one was: what the thread called itself, and how long it took. */
+    void (*on_stuck)(void *arg, uint64_t label, tws_ms ms);
+    void *on_stuck_arg;
     const char *name; /* of the threads, at most 15 characters */
     const tws_allocator *allocator;
 };
@@ -116,6 +122,8 @@ uintptr_t task_self(void);
 void task_sleep(int64_t deadline);
 /* Gives back stack pages that an earlier, deeper call touched on this spawned thread. */
 void task_trim_stack(void);
+/* What on_stuck calls the present thread. */
+void task_set_label(uint64_t label);
 
 /* ---- Events: a descriptor that makes task_poll() return. ---- */
 
@@ -137,11 +145,12 @@ enum task_dir { TASK_READ, TASK_WRITE };
 struct task_socket {
     const struct task_kind *kind;
     int fd;
-    _Atomic bool interrupted;
+    _Atomic bool interrupted; /* kernel threads: the reading side has been shut down */
     /* Kernel threads; the reader's own. */
     bool recv_waits;  /* the next task_recv blocks in the system call itself */
     tws_ms recv_wait; /* SO_RCVTIMEO as it stands */
     int edge_fd;      /* waits for new input after an interrupt; -1: none yet */
+    struct light_socket *light; /* light threads */
 };
 
 /* Takes fd over. rt may be NULL: kernel threads. 0 or -errno (fd is then still the caller's). */
@@ -193,5 +202,8 @@ struct task_kind {
 };
 
 extern const struct task_kind task_kernel;
+/* task_trim_stack() of kernel threads. */
+void kernel_trim_stack(void);
+extern const struct task_kind task_light;
 
 #endif

@@ -2,6 +2,7 @@
 #include "task/task.h"
 
 #include "base/clock.h"
+#include "task/light/light.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +17,8 @@ static const struct task_kind *kind_of(enum task_kind_id id)
     switch (id) {
     case TASK_KERNEL:
         return &task_kernel;
+    case TASK_LIGHT:
+        return &task_light;
     }
     return NULL;
 }
@@ -31,10 +34,6 @@ int task_runtime_new(struct task_runtime **out, const struct task_options *opt)
     if (r < 0)
         return r;
     (*out)->kind = kind;
-    (*out)->allocator = opt->allocator;
-    (*out)->count = 0;
-    (*out)->ended.head = (*out)->ended.tail = NULL;
-    pthread_mutex_init(&(*out)->mu, NULL);
     return 0;
 }
 
@@ -181,8 +180,45 @@ int task_poll(struct pollfd *fds, size_t count, int64_t deadline)
     }
 }
 
+uintptr_t task_self(void)
+{
+    struct light_task *t = light_current();
+
+    return t ? (uintptr_t)t : (uintptr_t)pthread_self();
+}
+
+void task_set_label(uint64_t label)
+{
+    struct light_task *t = light_current();
+
+    if (t)
+        atomic_store_explicit(&t->label, label, memory_order_relaxed);
+}
+
+void task_trim_stack(void)
+{
+    struct light_task *t = light_current();
+
+    if (t)
+        light_trim_stack(t);
+    else
+        kernel_trim_stack();
+}
+
+static void light_sleep(int64_t deadline)
+{
+    struct task_park p;
+
+    task_park_init(&p);
+    task_park(&p, deadline); /* nobody knows of it: the deadline comes */
+}
+
 void task_sleep(int64_t deadline)
 {
+    if (light_current()) {
+        light_sleep(deadline);
+        return;
+    }
     struct timespec ts = base_timespec(deadline);
 
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR) {
@@ -198,16 +234,17 @@ int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
     s->recv_waits = false;
     s->recv_wait = 0;
     s->edge_fd = -1;
+    s->light = NULL;
     atomic_init(&s->interrupted, false);
     return s->kind->socket_init(s, rt);
 }
 
 void task_socket_close(struct task_socket *s)
 {
-    s->kind->socket_close(s);
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
+    s->kind->socket_close(s);
 }
 
 int task_await(struct task_socket *s, int64_t deadline, tws_ms period)
@@ -227,6 +264,5 @@ int task_await_send(struct task_socket *s, int64_t deadline)
 
 void task_interrupt(struct task_socket *s)
 {
-    if (!atomic_exchange(&s->interrupted, true))
-        s->kind->interrupt(s);
+    s->kind->interrupt(s);
 }

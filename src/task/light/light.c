@@ -1,0 +1,223 @@
+/* Light threads as a kind of thread: the table's functions. */
+#include "task/light/light.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "task/park.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DEFAULT_STUCK_MS 10
+#if defined(LIGHT_ASAN) || defined(LIGHT_TSAN)
+#define STACK_FACTOR 4 /* instrumented frames are larger */
+#else
+#define STACK_FACTOR 1
+#endif
+
+/* ---- Runtime ---- */
+
+static int carrier_init(struct light_runtime *rt, struct light_carrier *c, uint32_t index)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
+
+    c->rt = rt;
+    c->index = index;
+    pthread_mutex_init(&c->mu, NULL);
+    light_wheel_init(&c->wheel, base_clock_ns());
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->epoll_fd < 0 || c->wake_fd < 0 ||
+        epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->wake_fd, &ev) < 0)
+        return -errno;
+    return 0;
+}
+
+static void carrier_destroy(struct light_carrier *c)
+{
+    light_sockets_free(c->rt, c->dead);
+    if (c->epoll_fd >= 0)
+        close(c->epoll_fd);
+    if (c->wake_fd >= 0)
+        close(c->wake_fd);
+    pthread_mutex_destroy(&c->mu);
+}
+
+static uint32_t core_count(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) < 0)
+        return 1;
+    return (uint32_t)CPU_COUNT(&set);
+}
+
+static void runtime_stop(struct light_runtime *rt)
+{
+    atomic_store(&rt->stop, true);
+    if (rt->watch_runs) {
+        task_unpark(&rt->watch_park);
+        task_service_join(&rt->watch);
+    }
+    light_drivers_join(rt);
+    for (uint32_t i = 0; i < rt->carrier_count; i++)
+        carrier_destroy(&rt->carriers[i]);
+    base_free(rt->rt.allocator, rt->carriers);
+    light_stacks_destroy(&rt->stacks);
+    pthread_mutex_destroy(&rt->rt.mu);
+    base_free(rt->rt.allocator, rt);
+}
+
+static int runtime_start(struct light_runtime *rt)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; i < rt->carrier_count; i++) {
+        rt->carriers[i].epoll_fd = rt->carriers[i].wake_fd = -1;
+        if (r == 0)
+            r = carrier_init(rt, &rt->carriers[i], i);
+        else
+            pthread_mutex_init(&rt->carriers[i].mu, NULL);
+    }
+    for (uint32_t i = 0; i < rt->carrier_count && r == 0; i++)
+        r = light_driver_start(rt, &rt->carriers[i], 0);
+    if (r == 0)
+        r = task_service_start(&rt->watch, "tws-light", true, light_watch_main, rt);
+    rt->watch_runs = r == 0;
+    return r;
+}
+
+static int light_runtime_new(struct task_runtime **out, const struct task_options *opt)
+{
+    struct light_runtime *rt = base_calloc(opt->allocator, sizeof *rt);
+    int r;
+
+    if (!rt)
+        return -ENOMEM;
+    rt->rt.allocator = opt->allocator;
+    pthread_mutex_init(&rt->rt.mu, NULL);
+    strncpy(rt->name, opt->name, sizeof rt->name - 1);
+    rt->stuck_ms = opt->stuck_ms > 0 ? opt->stuck_ms : DEFAULT_STUCK_MS;
+    rt->on_stuck = opt->on_stuck;
+    rt->on_stuck_arg = opt->on_stuck_arg;
+    task_park_init(&rt->watch_park);
+    light_stacks_init(&rt->stacks, opt->allocator, opt->stack_size * STACK_FACTOR, opt->paint);
+    rt->carrier_count = opt->carriers ? opt->carriers : core_count();
+    rt->carriers = base_calloc(opt->allocator, rt->carrier_count * sizeof *rt->carriers);
+    if (!rt->carriers)
+        rt->carrier_count = 0;
+    r = rt->carriers ? runtime_start(rt) : -ENOMEM;
+    if (r < 0) {
+        runtime_stop(rt);
+        return r;
+    }
+    *out = &rt->rt;
+    return 0;
+}
+
+static void light_runtime_free(struct task_runtime *rt)
+{
+    runtime_stop((struct light_runtime *)rt);
+}
+
+/* ---- Spawning ---- */
+
+static void light_main(void)
+{
+    struct light_task *t = light_current();
+
+    light_context_entered(&t->context);
+    light_leave(t);
+    t->fn(t->arg);
+    light_end(t);
+}
+
+/* The carrier with the fewest light threads; of equal ones the less busy. */
+static struct light_carrier *pick_carrier(struct light_runtime *rt)
+{
+    struct light_carrier *best = &rt->carriers[0];
+
+    for (uint32_t i = 1; i < rt->carrier_count; i++) {
+        struct light_carrier *c = &rt->carriers[i];
+        uint32_t tasks = atomic_load(&c->tasks), least = atomic_load(&best->tasks);
+
+        if (tasks < least || (tasks == least && atomic_load(&c->busy_ns) <
+                                                    atomic_load(&best->busy_ns)))
+            best = c;
+    }
+    return best;
+}
+
+static int light_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
+{
+    struct light_runtime *lr = (struct light_runtime *)rt;
+    struct light_stack stack;
+    struct light_task *t;
+
+    if (!light_stack_get(&lr->stacks, &stack))
+        return -ENOMEM;
+    /* The thread's own record lies at the top of its stack, in a page that is touched anyway. */
+    t = (struct light_task *)(void *)(stack.low + stack.size - ((sizeof *t + 63) & ~(size_t)63));
+    memset(t, 0, sizeof *t);
+    t->stack = stack;
+    t->fn = fn;
+    t->arg = arg;
+    t->carrier = pick_carrier(lr);
+    light_context_make(&t->context, stack.low, (size_t)((char *)t - stack.low), light_main);
+    pthread_mutex_lock(&rt->mu);
+    rt->count++;
+    pthread_mutex_unlock(&rt->mu);
+    atomic_fetch_add(&t->carrier->tasks, 1);
+    light_make_ready(t);
+    return 0;
+}
+
+/* ---- Waiting ---- */
+
+int light_park(struct light_task *t, struct task_park *p, int64_t deadline)
+{
+    uint32_t state = PARK_EMPTY;
+
+    light_enter(t);
+    p->task = t;
+    if (atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING)) {
+        if (deadline != TASK_FOREVER) {
+            t->park = p;
+            light_wheel_add(&t->carrier->wheel, &t->timer, deadline);
+        }
+        light_switch_out(t, AFTER_PARK);
+        light_wheel_remove(&t->timer);
+    }
+    light_leave(t);
+    return atomic_exchange(&p->state, PARK_EMPTY) == PARK_NOTIFIED ? 0 : -ETIMEDOUT;
+}
+
+void light_trim_stack(struct light_task *t)
+{
+    uintptr_t page = 4096;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t low = (uintptr_t)t->stack.low;
+    uintptr_t high = (here - 512) & ~(page - 1);
+
+    if (low < high)
+        madvise((void *)low, high - low, MADV_DONTNEED);
+}
+
+const struct task_kind task_light = {
+    .name = "light",
+    .runtime_new = light_runtime_new,
+    .runtime_free = light_runtime_free,
+    .spawn = light_spawn,
+    .socket_init = light_socket_init,
+    .socket_close = light_socket_close,
+    .await = light_await,
+    .recv = light_recv,
+    .await_send = light_await_send,
+    .interrupt = light_interrupt,
+};

@@ -1,0 +1,143 @@
+/* Sockets of light threads: try first, then wait for an edge from the carrier's epoll set. */
+#include "task/light/light.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+int light_socket_init(struct task_socket *s, struct task_runtime *rt)
+{
+    struct light_runtime *lr = (struct light_runtime *)rt;
+    struct light_task *t = light_current();
+    struct light_socket *ls;
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    int flags = fcntl(s->fd, F_GETFL);
+
+    if (flags < 0 || (!(flags & O_NONBLOCK) && fcntl(s->fd, F_SETFL, flags | O_NONBLOCK) < 0))
+        return -errno;
+    ls = base_calloc(rt->allocator, sizeof *ls);
+    if (!ls)
+        return -ENOMEM;
+    ls->carrier = t && t->carrier->rt == lr ? t->carrier : &lr->carriers[0];
+    ls->maybe_input = true;
+    s->light = ls;
+    ev.data.ptr = ls;
+    if (epoll_ctl(ls->carrier->epoll_fd, EPOLL_CTL_ADD, s->fd, &ev) < 0) {
+        int saved = errno;
+
+        base_free(rt->allocator, ls);
+        s->light = NULL;
+        return -saved;
+    }
+    return 0;
+}
+
+/* The descriptor is closed already. An event of it may be in the carrier's hands, so that only the
+ * carrier, between two rounds, may free what it points to. */
+void light_socket_close(struct task_socket *s)
+{
+    struct light_socket *ls = s->light;
+    struct light_carrier *c = ls->carrier;
+
+    pthread_mutex_lock(&c->mu);
+    ls->next = c->dead;
+    c->dead = ls;
+    atomic_store(&c->inbox_full, true);
+    pthread_mutex_unlock(&c->mu);
+    s->light = NULL;
+}
+
+void light_sockets_free(struct light_runtime *rt, struct light_socket *list)
+{
+    while (list) {
+        struct light_socket *next = list->next;
+
+        base_free(rt->rt.allocator, list);
+        list = next;
+    }
+}
+
+static void signal_waiter(struct light_socket *s, enum task_dir dir)
+{
+    struct task_park *waiter;
+
+    atomic_store(&s->event[dir], true);
+    /* Pairs with await: either it sees the event or we see it waiting. */
+    waiter = atomic_exchange(&s->waiter[dir], NULL);
+    if (waiter)
+        task_unpark(waiter);
+}
+
+void light_socket_event(struct light_socket *s, uint32_t events)
+{
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        atomic_store(&s->hung_up, true);
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        signal_waiter(s, TASK_READ);
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        signal_waiter(s, TASK_WRITE);
+}
+
+/* Waits for an edge. 0 or -ETIMEDOUT. */
+static int await_edge(struct light_socket *s, enum task_dir dir, int64_t deadline)
+{
+    struct task_park park;
+    int r = 0;
+
+    if (atomic_exchange(&s->event[dir], false))
+        return 0;
+    if (deadline == TASK_NOW)
+        return -ETIMEDOUT;
+    task_park_init(&park);
+    atomic_store(&s->waiter[dir], &park);
+    if (!atomic_load(&s->event[dir]))
+        r = task_park(&park, deadline);
+    else
+        r = -ETIMEDOUT; /* it came meanwhile: stop waiting, as after a timeout */
+    if (r < 0 && !atomic_exchange(&s->waiter[dir], NULL))
+        task_park(&park, TASK_FOREVER); /* somebody is unparking us: let it finish */
+    return atomic_exchange(&s->event[dir], false) ? 0 : -ETIMEDOUT;
+}
+
+int light_await(struct task_socket *s, int64_t deadline, tws_ms period)
+{
+    int64_t end = deadline;
+    int r;
+
+    s->recv_waits = false;
+    if (s->light->maybe_input)
+        return 0;
+    if (period > 0 && deadline != TASK_NOW) {
+        int64_t tick = base_clock_coarse_ns() + period * BASE_NS_PER_MS;
+
+        if (tick < end)
+            end = tick;
+    }
+    r = await_edge(s->light, TASK_READ, end);
+    return r == -ETIMEDOUT && end != deadline ? -EAGAIN : r;
+}
+
+ssize_t light_recv(struct task_socket *s, void *buf, size_t len)
+{
+    struct light_socket *ls = s->light;
+    ssize_t n = task_recv_now(s->fd, buf, len);
+
+    /* A receive that did not fill its buffer has emptied the socket; what comes later is a new edge.
+     * Only an end of input may be behind the data without one. */
+    ls->maybe_input = n != -EAGAIN && ((size_t)n == len || atomic_load(&ls->hung_up));
+    return n;
+}
+
+int light_await_send(struct task_socket *s, int64_t deadline)
+{
+    return await_edge(s->light, TASK_WRITE, deadline);
+}
+
+void light_interrupt(struct task_socket *s)
+{
+    signal_waiter(s->light, TASK_READ);
+}
