@@ -31,7 +31,9 @@ class CommandLine(unittest.TestCase):
         status, output, errors = run("echo", "--help")
         self.assertEqual((status, errors), (0, ""))
         for option in ("--listen", "--unix", "--max-message", "--max-connections",
-                       "--max-per-address", "--stack", "--ping", "--no-join", "--metrics"):
+                       "--max-per-address", "--stack", "--no-join", "--metrics", "--min-rate",
+                       "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
+                       "--write-timeout", "--close-timeout"):
             self.assertIn(option, output)
 
     def test_bad_options(self):
@@ -45,6 +47,7 @@ class CommandLine(unittest.TestCase):
                 (["--max-connections", "4294967296"], "4294967296"),
                 (["--stack", "99999999999999999999999"], "too large"),
                 (["--ping", "1.5"], "1.5"),
+                (["--idle", "86400001"], "too large"),
                 (["--unix", "x" * 400], "too long"),
                 (["--listen", LOCAL] * 17, "too many")):
             with self.subTest(args=args[:2]):
@@ -89,8 +92,9 @@ class CommandLine(unittest.TestCase):
 
     def test_output_is_flushed_into_a_file(self):
         with tempfile.NamedTemporaryFile("r") as file:
-            process = subprocess.Popen([build_path("examples", "echo"), "--listen", LOCAL],
-                                       stdin=subprocess.DEVNULL, stdout=file)
+            with open(file.name, "w", encoding="ascii") as output:
+                process = subprocess.Popen([build_path("examples", "echo"), "--listen", LOCAL],
+                                           stdin=subprocess.DEVNULL, stdout=output)
             try:
                 wait_for("the address in the file", file.read)
             finally:
@@ -196,7 +200,7 @@ class Echo(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await echoed(client, "x" * 100_000), "x" * 100_000)
 
     async def test_ping(self):
-        [address] = self.start("--listen", LOCAL, "--ping", "1")
+        [address] = self.start("--listen", LOCAL, "--ping", "200")
         async with BareClient(address) as client:
             self.assertEqual((await client.next_frame())[0], 9)
 
