@@ -5,15 +5,15 @@ import signal
 import socket
 import time
 
-from run import generator, marks, procfs
+from run import generator, marks, procfs, soak
 from run.errors import CellError
 from run.procs import exit_reason
 from run.sampler import Sampler
-from run.soak import slope_per_hour
 
 READY_TIMEOUT_S = 30.0
 SLACK_S = 90.0
 LOAD_GRACE_AFTER_DEATH_S = 5.0
+LOAD_STOP_S = generator.DRAIN_S + 10.0
 COMPANION_GRACE_S = 30.0
 FIRST_PORT = 18000
 LAST_PORT = 19999
@@ -167,10 +167,10 @@ class Cell:
             if died_at is None and self.server.exited():
                 died_at = now
             if died_at is not None and now - died_at > LOAD_GRACE_AFTER_DEATH_S:
-                self.bench.children.stop(self.load, first=signal.SIGINT)
+                self.bench.children.stop(self.load, LOAD_STOP_S, signal.SIGINT)
                 break
             if now > deadline:
-                self.bench.children.stop(self.load, first=signal.SIGINT)
+                self.bench.children.stop(self.load, LOAD_STOP_S, signal.SIGINT)
                 raise CellError(f"the load did not end within its time and {SLACK_S:.0f} s more")
         for phase in phases.wait(0):
             self._on_phase(phase, begins)
@@ -198,7 +198,9 @@ class Cell:
         marks.fill(record, self.workload, load, self.window, kernel_before)
         self._judge_companions()
         if "rss_slope" in self.workload.table:
-            record["measures"]["rss_slope"] = slope_per_hour(self._rss_in_window())
+            record["measures"]["rss_slope"] = soak.slope_per_hour(self._rss_in_window())
+            if self.timing.window_s < soak.SHORTEST_S:
+                record["notes"].append("too short for a slope that means something")
 
     def _judge_companions(self):
         for child, path in self.companions:
@@ -207,7 +209,8 @@ class Cell:
             load = generator.read_json(path)
             if load is None or load["status"] != "ok":
                 raise CellError(f"the second load failed: {(load or {}).get('message') or child.log_tail()}")
-            for mark in marks.of_load(load):
+            lost = ["lost messages"] if load["messages"]["lost"] else []
+            for mark in marks.of_load(load) + lost:
                 if mark not in self.record["marks"]:
                     self.record["marks"].append(mark)
 

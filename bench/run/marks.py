@@ -2,6 +2,9 @@
 
 CARRIED_LEAST = 0.97
 BUSY_OTHERS_PERCENT = 15.0
+STARVED_PERCENT = 10.0
+WHOLE_CORE_PERCENT = 95.0
+WRONG_REPLIES = ("mismatch", "protocol", "reordered", "unexpected")
 KEPT = ("status", "message", "start_unix", "end_unix", "config", "connections", "messages", "steady", "whole",
         "latency_us", "connect_us", "handshake_us", "lag_us", "errors", "cpu", "bottleneck", "bottleneck_reason")
 
@@ -43,8 +46,12 @@ def fill(record, workload, load, window, kernel_before):
         _fill_messages(record["measures"], load, section, cpu_s, seconds)
         offered = offered_per_s(workload, load)
         record["measures"]["carried"] = section["received_per_s"] / offered if offered else None
-    record["marks"] = _marks(record["measures"], workload, load)
-    record["notes"] = _notes(load, start, end, seconds, cpu_s)
+    load_s = load["cpu"]["percent"] / 100.0 * seconds
+    others = 100.0 * (end["machine_s"] - start["machine_s"] - cpu_s - load_s) / seconds
+    busy = others > BUSY_OTHERS_PERCENT
+    record["measures"]["others_percent"] = others
+    record["marks"] = _marks(record["measures"], workload, load, busy)
+    record["notes"] = _notes(record["measures"], workload, load, busy)
 
 
 def _fill_storm(measures, load):
@@ -73,37 +80,60 @@ def _fill_messages(measures, load, section, cpu_s, seconds):
 def of_load(load):
     """Reasons not to rank that any generator's result can hold, without figures, so that rounds can share them."""
     marks = []
-    if load["bottleneck"]:
-        marks.append("limited by the generator")
     if load["connections"]["failed"]:
         marks.append("refused connections")
     if load["connections"]["lost"]:
         marks.append("lost connections")
-    if load["messages"]["lost"]:
-        marks.append("lost messages")
-    for kind in ("mismatch", "protocol", "reordered", "unexpected"):
+    for kind in WRONG_REPLIES:
         if load["errors"].get(kind):
             marks.append(f"wrong replies ({kind})")
     return marks
 
 
-def _marks(measures, workload, load):
+def _waited_for_a_core(load):
+    """The generator was late because its threads got no core, not because they had too much to do."""
+    cpu = load["cpu"]
+    waits = [w for w in cpu.get("threads_wait_percent", []) if w is not None]
+    return load["bottleneck"] and max(waits, default=0.0) >= STARVED_PERCENT and \
+        max(cpu["threads_percent"], default=0.0) < WHOLE_CORE_PERCENT
+
+
+def _behind(measures):
+    carried = measures.get("carried")
+    return carried is not None and carried < CARRIED_LEAST
+
+
+def _unanswered(measures, load):
+    """Sent, not answered when the drain ended, on connections that live: with a server that is behind, most likely
+    still queued; with one that kept up, lost."""
+    return load["messages"]["lost"] > 0 and _behind(measures) and not load["connections"]["lost"]
+
+
+def _marks(measures, workload, load, others_busy):
     marks = of_load(load)
+    if load["bottleneck"]:
+        if not _waited_for_a_core(load):
+            marks.append("limited by the generator")
+        elif others_busy:
+            marks.append("other programs took the machine")
+    if load["messages"]["lost"] and not _unanswered(measures, load):
+        marks.append("lost messages")
     if workload.deflate and load["connections"]["deflate"] < load["connections"]["open"]:
         marks.append("deflate not agreed")
-    carried = measures.get("carried")
-    if workload.rank_by == "cpu_percent" and carried is not None and carried < CARRIED_LEAST:
+    if _behind(measures) and workload.rank_by != "mbps_down":
         marks.append("did not carry the load")
     return marks
 
 
-def _notes(load, start, end, seconds, cpu_s):
+def _notes(measures, workload, load, others_busy):
     """Things to know that do not spoil the figures."""
     notes = []
-    load_s = load["cpu"]["percent"] / 100.0 * seconds
-    others = 100.0 * (end["machine_s"] - start["machine_s"] - cpu_s - load_s) / seconds
-    if others > BUSY_OTHERS_PERCENT:
+    if others_busy:
         notes.append("other programs were busy")
+    if _waited_for_a_core(load) and not others_busy:
+        notes.append("machine full: the generator waited for a core")
+    if _unanswered(measures, load) and workload.rank_by == "mbps_down":
+        notes.append("far behind: not all was answered when the run ended")
     if not load["config"]["verify"]:
         notes.append("replies were not compared")
     return notes

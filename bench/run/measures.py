@@ -19,7 +19,9 @@ class Measure:
         """The value in the unit of the column, without the unit."""
         if value is None:
             return "–"
-        return f"{value / self.scale:,.{self.digits}f}"
+        shown = value / self.scale
+        digits = max(0, self.digits - (abs(shown) >= 10) - (abs(shown) >= 100)) if self.digits > 1 else self.digits
+        return f"{shown:,.{digits}f}"
 
 
 MIB = 1024.0 * 1024.0
@@ -54,6 +56,8 @@ MEASURES = (
     Measure("handshake_p99_us", "handshake p99", "ms", "low", scale=1000.0, digits=2,
             about="99th percentile of the same"),
     Measure("lost", "lost", "", "low", digits=0, about="connections that failed to open or were lost"),
+    Measure("others_percent", "other programs", "%", "", about="CPU of everything but server and generator, in % of a "
+            "core"),
     Measure("messages_lost", "messages lost", "", "low", digits=0, about="messages sent that never came back"),
 )
 

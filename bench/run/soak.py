@@ -7,6 +7,8 @@ from run.workloads import Companion, Timing, Workload
 SMALL_BYTES = 1000
 BIG_BYTES = 10 * 1024 * 1024
 SAMPLES_WANTED = 3600
+WARMUP_S = 600.0
+SHORTEST_S = 1800.0
 # Two, three and four bytes in UTF-8, right to left, combining marks, and a character beyond the first plane at the end.
 PATTERN = "Grüße, κόσμε, привет, 你好, สวัสดี, שלום, नमस्ते, e\u0301, 𝄞, 🧵. "
 
@@ -45,4 +47,4 @@ def workload(hours, folder):
         200, ("-r", "20", "-f", str(folder / "small")), "rss_slope",
         table=("rss_slope", "rss", "rss_peak") + measures.TABLE[:1] + measures.TABLE[2:],
         companions=(Companion(4, ("-r", "0.1", "-f", str(folder / "big"))),),
-        timing=Timing(min(60.0, seconds / 10.0), seconds), sample_s=max(1.0, seconds / SAMPLES_WANTED))
+        timing=Timing(min(WARMUP_S, seconds / 10.0), seconds), sample_s=max(1.0, seconds / SAMPLES_WANTED))

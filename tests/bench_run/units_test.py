@@ -77,7 +77,7 @@ def generator_result(**changes):
         "config": {"loop": "open", "rate": 100.0, "connections": 10, "senders": 0, "verify": True},
         "connections": {"failed": 0, "lost": 0, "open": 10, "deflate": 0},
         "messages": {"sent": 3000, "expected": 3000, "lost": 0}, "errors": {}, "bottleneck": False,
-        "cpu": {"percent": 10.0},
+        "cpu": {"percent": 10.0, "threads_percent": [5.0, 5.0], "threads_wait_percent": [0.0, None]},
         "steady": {"received_per_s": 1000.0, "mbps_down": 8.0, "mbps_up": 8.0},
         "latency_us": {"p50": 1.0, "p99": 2.0, "p999": 3.0},
     }
@@ -122,6 +122,23 @@ class Marks(unittest.TestCase):
                              (("steady__received_per_s", 900.0), "did not carry the load")):
             with self.subTest(mark):
                 self.assertEqual(judged(**dict([change]))["marks"], [mark])
+
+    def test_a_generator_without_a_core_is_no_generator_at_its_limit(self):
+        late = {"bottleneck__": True, "cpu__threads_wait_percent": [60.0, 50.0]}
+        record = judged(**late)
+        self.assertEqual((record["marks"], record["notes"]), ([], ["machine full: the generator waited for a core"]))
+        busy = window()
+        busy.end["machine_s"] += 5.0
+        marks.fill(record, workloads.ALL["W2"], generator_result(**late), busy, {"KernelStack": 0, "Slab": 0})
+        self.assertEqual(record["marks"], ["other programs took the machine"])
+        self.assertEqual(judged(cpu__threads_percent=[99.0, 50.0], **late)["marks"], ["limited by the generator"])
+
+    def test_a_backlog_is_not_a_loss(self):
+        behind = {"messages__lost": 7, "steady__received_per_s": 500.0}
+        self.assertEqual(judged("W2", **behind)["marks"], ["did not carry the load"])
+        self.assertEqual(judged("W1", **behind)["marks"], [])
+        self.assertIn("far behind: not all was answered when the run ended", judged("W1", **behind)["notes"])
+        self.assertIn("lost messages", judged("W1", connections__lost=1, **behind)["marks"])
 
     def test_deflate_that_was_declined_is_seen(self):
         self.assertEqual(judged("W2-deflate", connections__deflate=9)["marks"], ["deflate not agreed"])
