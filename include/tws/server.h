@@ -332,6 +332,8 @@ typedef struct tws_server_options {
     tws_threads threads;      /* default TWS_THREADS_KERNEL */
     uint32_t carriers;        /* pthreads that run light threads; default 0: one per core */
     size_t stack_size;        /* of a connection's thread; default 0: 256 KiB, light 64 KiB */
+    bool measure_stacks;      /* light: fill stacks with a pattern to see how deep they are used;
+                                 see tws_server_stats.deepest_stack; slow; default false */
     bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
     tws_log_fn log;           /* default NULL */
     void *log_arg;

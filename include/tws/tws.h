@@ -6,6 +6,7 @@
 #include <tws/error.h>
 #include <tws/metrics.h>
 #include <tws/server.h>
+#include <tws/thread.h>
 #include <tws/types.h>
 
 #endif

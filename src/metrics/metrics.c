@@ -32,6 +32,8 @@ static void add(tws_server_stats *sum, const tws_stats *one)
 /* Ended connections and open ones in the same moment, so that no counter ever goes back. */
 static void collect(tws_server *s, tws_server_stats *out, struct server_totals *totals)
 {
+    struct task_stats tasks;
+
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&s->mu);
     *totals = s->totals;
@@ -55,6 +57,11 @@ static void collect(tws_server *s, tws_server_stats *out, struct server_totals *
     out->refused_threads = totals->refused_threads;
     out->pages = totals->pages;
     out->threads = task_runtime_count(s->runtime);
+    task_runtime_stats(s->runtime, &tasks);
+    out->carriers = tasks.carriers;
+    out->handovers = tasks.handovers;
+    out->helpers = tasks.helpers;
+    out->deepest_stack = tasks.deepest_stack;
     out->buffers_lent = base_pool_lent(&s->cfg->env->buffers);
 }
 
@@ -172,6 +179,10 @@ static void put_process(struct prometheus *p, const tws_server_stats *s)
     double seconds;
 
     prometheus_gauge(p, "tws_threads", "Connection threads.", s->threads);
+    prometheus_gauge(p, "tws_carriers", "Threads that run light threads.", s->carriers);
+    prometheus_gauge(p, "tws_helpers", "Threads that run blocking functions.", s->helpers);
+    prometheus_counter(p, "tws_handovers_total",
+                       "Carriers taken from a handler that kept them too long.", s->handovers);
     prometheus_gauge(p, "tws_buffers_lent", "Shared buffers in use.", s->buffers_lent);
     getrusage(RUSAGE_SELF, &use);
     seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +

@@ -114,6 +114,7 @@ static tws_err start_threads(tws_server *s, tws_error *e)
                              .stack_size = light ? LIGHT_STACK : KERNEL_STACK,
                              .spread = !s->opt.no_spread,
                              .carriers = s->opt.carriers,
+                             .paint = s->opt.measure_stacks,
                              .on_stuck = log_stuck,
                              .on_stuck_arg = s,
                              .name = "tws-conn",

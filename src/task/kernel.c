@@ -349,6 +349,7 @@ const struct task_kind task_kernel = {
     .name = "kernel",
     .runtime_new = kernel_runtime_new,
     .runtime_free = kernel_runtime_free,
+    .stats = NULL,
     .spawn = kernel_spawn,
     .socket_init = kernel_socket_init,
     .socket_close = kernel_socket_close,

@@ -98,6 +98,12 @@ int task_runtime_new(struct task_runtime **out, const struct task_options *opt);
 /* Runs fn(arg) on a new thread. 0 or -errno; then fn will not run. */
 int task_spawn(struct task_runtime *rt, void (*fn)(void *arg), void *arg);
 uint32_t task_runtime_count(struct task_runtime *rt);
+struct task_stats { /* of light threads; zero for kernel threads */
+    uint32_t carriers, helpers, stacks;
+    uint64_t handovers;
+    size_t deepest_stack;
+};
+void task_runtime_stats(struct task_runtime *rt, struct task_stats *out);
 /* Until no spawned thread is left. 0 or -ETIMEDOUT. */
 int task_runtime_wait(struct task_runtime *rt, int64_t deadline);
 /* Waits for and joins every thread. NULL is fine. */
@@ -192,6 +198,7 @@ struct task_kind {
     const char *name;
     int (*runtime_new)(struct task_runtime **out, const struct task_options *opt);
     void (*runtime_free)(struct task_runtime *rt);
+    void (*stats)(struct task_runtime *rt, struct task_stats *out); /* NULL: nothing to tell */
     int (*spawn)(struct task_runtime *rt, void (*fn)(void *), void *arg);
     int (*socket_init)(struct task_socket *s, struct task_runtime *rt);
     void (*socket_close)(struct task_socket *s);

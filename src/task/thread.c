@@ -52,6 +52,13 @@ uint32_t task_runtime_count(struct task_runtime *rt)
     return count;
 }
 
+void task_runtime_stats(struct task_runtime *rt, struct task_stats *out)
+{
+    *out = (struct task_stats){.carriers = 0};
+    if (rt->kind->stats)
+        rt->kind->stats(rt, out);
+}
+
 int task_runtime_wait(struct task_runtime *rt, int64_t deadline)
 {
     int r = 0;

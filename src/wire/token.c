@@ -2,14 +2,6 @@
 
 #include "wire/http.h"
 
-bool token_char(uint8_t c)
-{
-    /* One bit for each of the 128 ASCII characters. */
-    static const uint32_t chars[4] = {0, 0x03ff6cfa, 0xc7fffffe, 0x57ffffff};
-
-    return c < 128 && (chars[c >> 5] >> (c & 31) & 1) != 0;
-}
-
 bool token_value_char(uint8_t c)
 {
     return (c >= ' ' && c != 127) || c == '\t';

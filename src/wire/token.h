@@ -16,7 +16,14 @@ struct http_field;
 struct http_head;
 
 /* tchar, RFC 9110 5.6.2. */
-bool token_char(uint8_t c);
+static inline bool token_char(uint8_t c)
+{
+    /* One bit for each of the 128 ASCII characters. */
+    static const uint32_t chars[4] = {0, 0x03ff6cfa, 0xc7fffffe, 0x57ffffff};
+
+    return c < 128 && (chars[c >> 5] >> (c & 31) & 1) != 0;
+}
+
 /* Visible character, blank, tab or a byte above 127: what a field value may hold, 5.5. */
 bool token_value_char(uint8_t c);
 /* One or more tchar. */

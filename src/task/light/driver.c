@@ -194,10 +194,6 @@ static bool run_task(struct light_driver *d, struct light_carrier *c, struct lig
     case AFTER_PARK:
         atomic_store_explicit(&t->running, false, memory_order_release);
         break;
-    case AFTER_YIELD:
-        atomic_store_explicit(&t->running, false, memory_order_release);
-        list_push(&c->ready, t);
-        break;
     case AFTER_GO_HOME: {
         struct light_carrier *home = t->carrier;
 

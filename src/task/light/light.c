@@ -66,6 +66,7 @@ static void runtime_stop(struct light_runtime *rt)
         task_service_join(&rt->watch);
     }
     light_drivers_join(rt);
+    light_helpers_stop(&rt->helpers);
     for (uint32_t i = 0; i < rt->carrier_count; i++)
         carrier_destroy(&rt->carriers[i]);
     base_free(rt->rt.allocator, rt->carriers);
@@ -107,6 +108,7 @@ static int light_runtime_new(struct task_runtime **out, const struct task_option
     rt->on_stuck = opt->on_stuck;
     rt->on_stuck_arg = opt->on_stuck_arg;
     task_park_init(&rt->watch_park);
+    light_helpers_init(&rt->helpers);
     light_stacks_init(&rt->stacks, opt->allocator, opt->stack_size * STACK_FACTOR, opt->paint);
     rt->carrier_count = opt->carriers ? opt->carriers : core_count();
     rt->carriers = base_calloc(opt->allocator, rt->carrier_count * sizeof *rt->carriers);
@@ -119,6 +121,21 @@ static int light_runtime_new(struct task_runtime **out, const struct task_option
     }
     *out = &rt->rt;
     return 0;
+}
+
+static void light_stats(struct task_runtime *rt, struct task_stats *out)
+{
+    struct light_runtime *lr = (struct light_runtime *)rt;
+
+    out->carriers = lr->carrier_count;
+    out->handovers = atomic_load(&lr->handovers);
+    pthread_mutex_lock(&lr->stacks.mu);
+    out->stacks = lr->stacks.in_use;
+    out->deepest_stack = lr->stacks.deepest;
+    pthread_mutex_unlock(&lr->stacks.mu);
+    pthread_mutex_lock(&lr->helpers.mu);
+    out->helpers = lr->helpers.count;
+    pthread_mutex_unlock(&lr->helpers.mu);
 }
 
 static void light_runtime_free(struct task_runtime *rt)
@@ -213,6 +230,7 @@ const struct task_kind task_light = {
     .name = "light",
     .runtime_new = light_runtime_new,
     .runtime_free = light_runtime_free,
+    .stats = light_stats,
     .spawn = light_spawn,
     .socket_init = light_socket_init,
     .socket_close = light_socket_close,

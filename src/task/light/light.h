@@ -37,7 +37,7 @@ struct light_task {
 };
 
 /* What a driver does for the light thread that has just switched to it. */
-enum light_after { AFTER_PARK, AFTER_END, AFTER_YIELD, AFTER_GO_HOME };
+enum light_after { AFTER_PARK, AFTER_END, AFTER_GO_HOME };
 
 struct light_driver {
     struct light_driver *next; /* all of a runtime's */
@@ -82,8 +82,21 @@ struct light_carrier {
     int64_t watch_since, watch_cpu;
 };
 
+struct light_job;
+
+struct light_helpers { /* pthreads that run what blocks */
+    task_mutex mu;
+    struct light_job *head, *tail; /* mu: waiting for a helper */
+    struct task_queue idle, gone;  /* mu */
+    uint32_t count, idle_count;    /* mu */
+    bool stop;                     /* mu */
+    bool have_last;                /* mu */
+    pthread_t last;                /* mu: ended, to be joined */
+};
+
 struct light_runtime {
     struct task_runtime rt;
+    struct light_helpers helpers;
     struct light_stacks stacks;
     uint32_t carrier_count;
     struct light_carrier *carriers;
@@ -136,6 +149,11 @@ void light_drivers_join(struct light_runtime *rt);
 
 int light_park(struct light_task *t, struct task_park *p, int64_t deadline);
 void light_trim_stack(struct light_task *t);
+
+/* ---- blocking.c ---- */
+
+void light_helpers_init(struct light_helpers *h);
+void light_helpers_stop(struct light_helpers *h);
 
 /* ---- watch.c ---- */
 
