@@ -5,7 +5,7 @@ CHECKS := layers contracts headers exports install size text format shell man cp
 
 # Written by hand and in C: what the format and the analysers look at.
 C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
-ANALYSED = $(sort $(wildcard src/*/*.c examples/*.c examples/*/*.c bench/*/*.c))
+ANALYSED := $(sort $(wildcard src/*/*.c src/*/*/*.c examples/*.c examples/*/*.c bench/*/*.c))
 ANALYSE_CPP := -D_GNU_SOURCE -Iinclude -Isrc -Iexamples -I$(B)/gen
 
 ##@ Check
@@ -40,9 +40,20 @@ check-format:
 check-cppcheck: $(EXAMPLE_PAGES)
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --suppress=autoVariables -j 2 $(ANALYSE_CPP) $(ANALYSED) && echo 'cppcheck: $(words $(ANALYSED)) files'
-check-tidy: $(EXAMPLE_PAGES)
-	@printf '%s\n' $(ANALYSED) | xargs -r -P 2 -n 3 sh -c \
-	  'clang-tidy --quiet "$$@" -- -std=c11 $(ANALYSE_CPP) 2>/dev/null' tidy && echo 'tidy: $(words $(ANALYSED)) files'
+check-tidy:
+	@$(SUBMAKE) --keep-going $(TIDY_STAMPS)
+	@echo 'tidy: $(words $(TIDY_STAMPS)) files'
+
+# A file that was found clean is looked at again only when it, one of its headers or the rules have changed. In
+# bench/, which is no part of the library, the slow analyser is left out.
+TIDY_STAMPS := $(ANALYSED:%=$(B)/tidy/%.ok)
+BENCH_TIDY := --checks=-clang-analyzer-*,-cert-*,-bugprone-not-null-terminated-result
+$(TIDY_STAMPS): $(B)/tidy/%.ok: % .clang-tidy | $(EXAMPLE_PAGES)
+	@mkdir -p $(@D)
+	@$(CC) $(ANALYSE_CPP) -MM -MP -MT $@ -MF $@.d $<
+	@clang-tidy --quiet $(if $(filter bench/%,$<),'$(BENCH_TIDY)') $< -- -std=c11 $(ANALYSE_CPP) 2>/dev/null
+	@touch $@
+-include $(TIDY_STAMPS:=.d)
 
 ## format: lay out all C files as .clang-format says
 format:
