@@ -13,20 +13,28 @@ RESULTS ?= $(BENCH_LATEST)
 
 BENCH_RUN_TESTS := $(sort $(wildcard tests/bench_run/*_test.py))
 DASHBOARD_TESTS := $(sort $(wildcard tests/dashboard/*_test.py))
-BENCH_TESTS = $(BENCH_LOAD_TESTS) $(BENCH_EXPORTER_TESTS) $(BENCH_RUN_TESTS) $(DASHBOARD_TESTS)
+BENCH_TESTS = $(filter %_test,$(LOAD_TEST_PROGS) $(EXPORTER_TEST_PROGS)) $(BENCH_LOAD_TESTS) $(BENCH_EXPORTER_TESTS) \
+	$(BENCH_RUN_TESTS) $(DASHBOARD_TESTS)
 RUN_BENCH_TESTS = $(PYTHON) scripts/run-tests.py --build $(BUILD) --timeout 420
 
-.PHONY: bench bench-full bench-list bench-tools bench-report bench-docs bench-dashboard top
+
+.PHONY: bench bench-full bench-ready bench-list bench-tools bench-report bench-docs bench-dashboard top
 .PHONY: test-bench test-bench-run test-dashboard
 
 ##@ Compare
 ## bench: a few minutes of comparison; PEERS="gws gorilla" WORKLOADS="W2 W3" ROUNDS=3 BASE=gws SOAK=hours choose
-bench: bench-tools
+bench: bench-ready
 	@$(BENCH) run $(BENCH_CHOICE)
 
 ## bench-full: every server that can be built here, every workload; hours
-bench-full: bench-tools
+bench-full: bench-ready
 	@$(BENCH) run --full $(BENCH_CHOICE)
+
+# Charts and tests want gnuplot and Prometheus; a run does without and says so.
+bench-ready:
+	@scripts/deps.sh --quiet build
+	@scripts/deps.sh --quiet bench || true
+	@$(MAKE) --no-print-directory bench-tools
 
 ## bench-list: workloads and servers, and what is missing for each
 bench-list:
@@ -52,7 +60,7 @@ top:
 	@$(BENCH) top $(TOP_ARGS)
 
 ## test-bench: tests of load generator, exporter, runner and dashboard
-test-bench: bench-tools
+test-bench: bench-tools $(LOAD_TEST_PROGS) $(EXPORTER_TEST_PROGS)
 	@scripts/deps.sh --quiet bench
 	@$(RUN_BENCH_TESTS) --name bench $(BENCH_TESTS)
 

@@ -16,8 +16,7 @@ def _one_level_deeper(text):
 
 def write(folder, page):
     """Replace what stands between the markers. Returns a line that says what was done."""
-    results = store.load(folder)
-    results["rows"] = summary.rows(results)
+    results = summary.of_folder(folder)
     page = Path(page)
     text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):

@@ -9,8 +9,7 @@ from run import store, summary
 def everything(folder):
     """Write tables, OpenMetrics, charts and the page beside results.json. Returns the paths."""
     folder = Path(folder)
-    results = store.load(folder)
-    results["rows"] = summary.rows(results) if results.get("servers") else []
+    results = summary.of_folder(folder)
     written = []
 
     def write(name, text):

@@ -96,6 +96,34 @@ def markdown(results, level_one=True):
     return "\n".join(lines)
 
 
+def _aligned(grid):
+    """Lines with the first two and the last column to the left, figures to the right."""
+    widths = [max(len(line[i]) for line in grid) for i in range(len(grid[0]) - 1)]
+    out = []
+    for line in grid:
+        cells = [text.ljust(w) if i == 1 else text.rjust(w) for i, (text, w) in enumerate(zip(line, widths))]
+        out.append("  ".join(cells + [line[-1]]).rstrip())
+    return out
+
+
+def terminal(results):
+    """Medians and ratios for a terminal."""
+    lines = []
+    for workload in results["workloads"]:
+        rows = [r for r in results["rows"] if r["workload"] == workload["name"] and not r["skipped"]]
+        if not rows:
+            continue
+        columns = [BY_KEY[k] for k in workload["table"]]
+        grid = [["#", "server"] + [heading(m) for m in columns] + [f"÷ {results['base']}", ""]]
+        for row in rows:
+            values = row["values"]
+            grid.append([str(row["rank"] or "–"), row["server"]] +
+                        [m.show(values.get(m.key, {}).get("median")) for m in columns] +
+                        [ratio_text(values.get(workload["rank_by"])), "; ".join(row["marks"])])
+        lines += ["", f"{workload['name']}: {workload['title']}"] + _aligned(grid)
+    return "\n".join(lines)
+
+
 def csv_text(results):
     """One line per row, all figures in base units."""
     out = io.StringIO()

@@ -15,6 +15,7 @@ from run.state import State
 from run.store import Store
 
 TLS_DAYS = "30"
+BUILD_TIMEOUT_S = 900
 
 
 def hold_lock(path):
@@ -95,7 +96,7 @@ class Bench:
                           workloads=[self._workload_facts(w) for w in workloads])
         ready, skipped = [], []
         for peer in peers:
-            reason = peer.check() or peer.build(self.store.logs / f"build-{peer.name}.log")
+            reason = peer.check() or self._build(peer)
             if reason:
                 show.warn(f"{peer.name} is left out: {reason}")
                 skipped.append({"server": peer.name, "reason": reason})
@@ -111,6 +112,17 @@ class Bench:
         if any(w.tls for w in workloads):
             self.tls = make_certificate(self.build / "tls")
         return ready
+
+    def _build(self, peer):
+        """None when built, else why not. A child like the servers, so that an interrupted build ends too."""
+        peer.outdir.mkdir(parents=True, exist_ok=True)
+        child = self.children.start(f"build of {peer.name}", peer.build_argv(),
+                                    self.store.logs / f"build-{peer.name}.log")
+        in_time = child.wait(BUILD_TIMEOUT_S)
+        code = self.children.stop(child)
+        if not in_time:
+            return f"its build took longer than {BUILD_TIMEOUT_S} s"
+        return None if code == 0 else f"build failed: {child.log_tail(1)} (all of it: {child.log_path})"
 
     def _workload_facts(self, workload):
         timing = self.timing(workload)

@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from run import machine, peers, show, soak, top, workloads
+from run import machine, peers, show, soak, summary, top, workloads
 from run.bench import Bench, hold_lock
 from run.errors import Interrupted, RunError, UsageError
 from run.procs import Children, Signals
@@ -123,9 +123,15 @@ def _chosen(args):
 
 
 def _make_report(folder):
-    from report import make
-    for path in make.everything(folder):
+    """Everything that is made of results.json; the table on the terminal as well."""
+    from report import make, table
+    written = make.everything(folder)
+    show.say(table.terminal(summary.of_folder(folder)) + "\n")
+    pictures = [p for p in written if p.parent.name == "charts"]
+    for path in [p for p in written if p not in pictures]:
         show.say(f"wrote {os.path.relpath(path)}")
+    if pictures:
+        show.say(f"wrote {len(pictures)} charts into {os.path.relpath(pictures[0].parent)}/")
 
 
 def _run(args):

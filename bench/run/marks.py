@@ -40,6 +40,8 @@ def fill(record, workload, load, window, kernel_before):
         "lost": load["connections"]["failed"] + load["connections"]["lost"],
         "messages_lost": load["messages"]["lost"],
     }
+    if workload.broadcast:
+        record["measures"]["muted_closed"] = load["connections"]["muted_closed"]
     if workload.storm:
         _fill_storm(record["measures"], load)
     else:

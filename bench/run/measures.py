@@ -43,7 +43,8 @@ MEASURES = (
     Measure("threads", "threads", "", "", about="threads of the server at the end of the window"),
     Measure("mbps_down", "Mbps down", "", "high", digits=0, about="bits per second from server to generator"),
     Measure("mbps_up", "Mbps up", "", "high", digits=0, about="bits per second from generator to server"),
-    Measure("messages_per_s", "messages/s", "", "high", digits=0, about="messages received by the generator"),
+    Measure("messages_per_s", "messages/s", "", "high", digits=0, about="messages received by the generator, all its "
+            "connections together"),
     Measure("carried", "carried", "%", "high", scale=0.01, digits=1,
             about="messages received in the window, of those that the schedule offered"),
     Measure("p50_us", "p50", "ms", "low", scale=1000.0, digits=2, about="median latency"),
@@ -56,6 +57,8 @@ MEASURES = (
     Measure("handshake_p99_us", "handshake p99", "ms", "low", scale=1000.0, digits=2,
             about="99th percentile of the same"),
     Measure("lost", "lost", "", "low", digits=0, about="connections that failed to open or were lost"),
+    Measure("muted_closed", "mute ones cut off", "", "", about="receivers that read nothing and were closed by the "
+            "server"),
     Measure("others_percent", "other programs", "%", "", about="CPU of everything but server and generator, in % of a "
             "core"),
     Measure("messages_lost", "messages lost", "", "low", digits=0, about="messages sent that never came back"),

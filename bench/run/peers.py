@@ -6,8 +6,6 @@ from pathlib import Path
 
 from run.errors import RunError, UsageError
 
-BUILD_TIMEOUT_S = 900
-
 
 class Peer:
     """One folder of bench/peers."""
@@ -46,15 +44,9 @@ class Peer:
         """One line: language, model, what the defaults imply."""
         return self._line("describe")[1]
 
-    def build(self, log_path):
-        """None when built, else the last line of the build's output, all of which is in the log."""
-        self.outdir.mkdir(parents=True, exist_ok=True)
-        done = self._call("build", str(self.outdir), timeout_s=BUILD_TIMEOUT_S)
-        log_path.write_text(done.stdout + done.stderr, encoding="utf-8")
-        if done.returncode == 0:
-            return None
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        return f"build failed: {lines[-1] if lines else done.returncode} (see {log_path})"
+    def build_argv(self):
+        """Command that builds it; cheap when nothing changed."""
+        return [str(self.script), "build", str(self.outdir)]
 
     def start_argv(self, port):
         """Command that becomes the server."""

@@ -7,18 +7,33 @@ from run.measures import BY_KEY
 BRIEF = ("cpu_percent", "rss", "mbps_down", "messages_per_s", "p50_us", "p99_us", "handshakes_per_s", "open_s")
 
 
+_line_is_open = False
+
+
+def _close_line():
+    global _line_is_open
+    if _line_is_open:
+        print(flush=True)
+        _line_is_open = False
+
+
 def say(text):
     """One line of ordinary news."""
+    global _line_is_open
     print(text, flush=True)
+    _line_is_open = False
 
 
 def warn(text):
     """One line that somebody should see."""
+    _close_line()
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
 def begin(number, total, record):
     """The head of a cell's line."""
+    global _line_is_open
+    _line_is_open = True
     print(f"[{number:3}/{total}] {record['workload']:<10} round {record['round']}  {record['server']:<18}", end=" ",
           flush=True)
 

@@ -5,6 +5,7 @@ A cell is one server under one workload in one round. A row is one server under 
 
 from statistics import median
 
+from run import store
 from run.measures import BY_KEY
 
 CARRIED_ALL = 0.99
@@ -84,3 +85,10 @@ def rows(results):
         block.sort(key=lambda r: (r["rank"] is None, r["rank"] or 0, r["skipped"], r["server"]))
         out += block
     return out
+
+
+def of_folder(folder):
+    """results.json of a run's folder with its rows made anew."""
+    results = store.load(folder)
+    results["rows"] = rows(results) if results.get("servers") else []
+    return results

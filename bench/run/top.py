@@ -1,5 +1,6 @@
 """`make top`: one line per server under test, redrawn each second."""
 
+import json
 import shutil
 import sys
 import time
@@ -72,6 +73,37 @@ def lines(now, before):
     return out
 
 
+class Finished:
+    """Cells of the present workload and round that are over, from the run's own results."""
+
+    def __init__(self):
+        self._seen = None
+        self._cells = []
+
+    def lines(self, facts):
+        """One line for each, in the same columns."""
+        path = Path(facts.get("folder", "")) / "results.json"
+        try:
+            written = path.stat().st_mtime_ns
+            if written != self._seen:
+                self._cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+                self._seen = written
+        except (OSError, ValueError, KeyError):
+            return []
+        return [self._line(c) for c in self._cells
+                if c["workload"] == facts.get("workload") and c["round"] == facts.get("round")]
+
+    @staticmethod
+    def _line(cell):
+        value = cell["measures"].get
+        if cell["status"] != "ok":
+            return f"{cell['server'][:19]:<20}  {cell['status']}: {cell['error']}"
+        return ROW.format(cell["server"][:19], _number(value("cpu_percent"), 1),
+                          _number(value("rss"), 1, 1024.0 * 1024.0), _number(value("threads")),
+                          _number((cell["load"] or {}).get("connections", {}).get("open")),
+                          _number(value("messages_per_s")), _number(value("p99_us"), 2, 1000.0)) + "  done"
+
+
 def _heading(facts):
     if not facts:
         return "no run is going on in this tree"
@@ -88,9 +120,9 @@ def _sources(args, facts):
     return exporters, loads
 
 
-def _draw(args, facts, now, before):
+def _draw(args, facts, now, before, finished):
     heading = _heading(facts) if not args.exporter else "servers under test"
-    body = lines(now, before)
+    body = lines(now, before) + (finished.lines(facts) if facts and not args.exporter else [])
     if args.once or not sys.stdout.isatty():
         print("\n".join([heading, ""] + body), flush=True)
         return
@@ -102,7 +134,7 @@ def _draw(args, facts, now, before):
 def main(args):
     """Exit status: 1 when asked once and nobody could be read."""
     path = args.state_file or Path(args.build) / "state.json"
-    before = None
+    before, finished = None, Finished()
     with Signals():
         try:
             if not args.once and sys.stdout.isatty():
@@ -112,7 +144,7 @@ def main(args):
                 exporters, loads = _sources(args, facts)
                 now = Reading(exporters, loads)
                 if before is not None:
-                    _draw(args, facts, now, before)
+                    _draw(args, facts, now, before, finished)
                     if args.once:
                         return 0 if now.servers() else 1
                 before = now

@@ -62,6 +62,8 @@ FULL = Timing(3.0, 10.0)
 
 _MEMORY = measures.TABLE[:2] + measures.MEMORY_EXTRA + measures.TABLE[2:]
 
+_BROADCAST = ("cpu_percent", "rss", "messages_per_s", "mbps_down") + measures.TABLE[4:]
+
 _PLAIN = (
     Workload("W1", "bandwidth: 1,000 connections × 500 msg/s × 1,000 B", 1000, ("-r", "500", "-s", "1000"),
              "mbps_down"),
@@ -76,10 +78,11 @@ _PLAIN = (
              "handshakes_per_s", connect_rate=0, table=measures.STORM_TABLE, storm=True),
     Workload("W6", "broadcast: one sender × 50 msg/s × 1,000 B to 1,000 receivers", 1001,
              ("--broadcast", "--senders", "1", "-r", "50", "-s", "1000"), "cpu_percent", path="/broadcast",
-             needs=frozenset({"broadcast"}), broadcast=True),
+             needs=frozenset({"broadcast"}), broadcast=True, table=_BROADCAST),
     Workload("W6-mute", "the same broadcast, 10 % of the receivers read nothing", 1001,
              ("--broadcast", "--senders", "1", "--mute-percent", "10", "-r", "50", "-s", "1000"), "cpu_percent",
-             path="/broadcast", needs=frozenset({"broadcast"}), broadcast=True),
+             path="/broadcast", needs=frozenset({"broadcast"}), broadcast=True,
+             table=_BROADCAST + ("muted_closed",)),
     Workload("W7", "one 16 MiB message at a time", 1, ("--pipeline", "1", "-s", str(16 * 1024 * 1024)), "mbps_down"),
 )
 
