@@ -104,11 +104,9 @@ void hold_slot_put(struct hold_board *b, struct hold_slot *slot)
 
 void hold_begin(struct hold_board *b, struct hold_slot *slot)
 {
-    atomic_store_explicit(&slot->since, atomic_load_explicit(&b->tick, memory_order_relaxed),
-                          memory_order_relaxed);
-    /* Pairs with the fence in hold_sleep: either the watcher sees the slot or we see it asleep. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&b->asleep, memory_order_relaxed))
+    /* Pairs with hold_sleep: either the watcher sees the slot, or we see it asleep. */
+    atomic_store(&slot->since, atomic_load_explicit(&b->tick, memory_order_relaxed));
+    if (atomic_load(&b->asleep))
         task_unpark(&b->park);
 }
 
@@ -120,7 +118,7 @@ static bool hold_scan(struct hold_board *b, uint32_t tick, void (*kick)(void *ow
     pthread_mutex_lock(&b->mu);
     for (struct hold_segment *seg = b->segments; seg; seg = seg->next) {
         for (uint32_t i = 0; i < HOLD_SLOTS; i++) {
-            uint32_t since = atomic_load_explicit(&seg->slots[i].since, memory_order_relaxed);
+            uint32_t since = atomic_load(&seg->slots[i].since);
 
             if (since == 0)
                 continue;
@@ -145,12 +143,11 @@ static uint32_t hold_next_tick(struct hold_board *b)
 
 static void hold_sleep(struct hold_board *b, void (*kick)(void *owner))
 {
-    atomic_store_explicit(&b->asleep, true, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_store(&b->asleep, true);
     if (!hold_scan(b, atomic_load_explicit(&b->tick, memory_order_relaxed), kick) &&
         !atomic_load(&b->stop))
         task_park(&b->park, TASK_FOREVER);
-    atomic_store_explicit(&b->asleep, false, memory_order_relaxed);
+    atomic_store(&b->asleep, false);
 }
 
 void hold_board_run(struct hold_board *b, void (*kick)(void *owner))
