@@ -10,10 +10,6 @@ BEGIN = "<!-- results: begin (written by `make bench-docs`) -->"
 END = "<!-- results: end -->"
 
 
-def _one_level_deeper(text):
-    return "\n".join("#" + line if line.startswith("#") else line for line in text.splitlines())
-
-
 def write(folder, page):
     """Replace what stands between the markers. Returns a line that says what was done."""
     results = summary.of_folder(folder)
@@ -23,6 +19,6 @@ def write(folder, page):
         raise RunError(f"{page} lacks the two markers, once each and in order")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    body = _one_level_deeper(table.markdown(results, level_one=False)).strip()
+    body = table.markdown(results, level_one=False).strip()
     store.write_atomically(page, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
     return f"wrote the results of {results['run']} into {page}"

@@ -54,7 +54,7 @@ class Workload:
 
     def scaled(self, connections):
         """The same with another number of connections (for tests and small machines)."""
-        return replace(self, connections=connections)
+        return replace(self, connections=connections, title=f"{self.title} (here: {connections:,} connections)")
 
 
 QUICK = Timing(1.0, 3.0)
