@@ -194,7 +194,8 @@ static bool echo_all(struct loop *l, struct peer *p, uint8_t *data, size_t n)
         return p->out_len != 0;
     if (!grow(&p->in, &p->in_room, n - at))
         return false;
-    memmove(p->in, data + at, n - at);
+    if (n != at)
+        memmove(p->in, data + at, n - at);
     p->in_len = n - at;
     return true;
 }

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import resource
-import select
 import signal
 import socket
 import subprocess
@@ -102,6 +101,13 @@ def load(*arguments, **popen):
         done = subprocess.run([LOAD, "--json", path, *map(str, arguments)], text=True, timeout=PATIENCE,
                               capture_output=True, check=False, **popen)
         return Run(done, path)
+
+
+def wait_for_steady(events):
+    for line in iter(events.readline, ""):
+        if json.loads(line)["phase"] == "steady":
+            return
+    raise RuntimeError("the run ended before its steady window")
 
 
 def make_certificate(folder):
@@ -226,8 +232,7 @@ class PaceTest(Case):
             process = subprocess.Popen([LOAD, "-c", "20", "-r", "100", "-d", "4", "--events", fifo, "--json", result,
                                         server.url], stdout=subprocess.DEVNULL)
             with open(fifo, encoding="utf-8") as events:
-                while '"steady"' not in events.readline():
-                    pass
+                wait_for_steady(events)
                 time.sleep(1)
                 server.process.send_signal(signal.SIGSTOP)
                 time.sleep(0.2)
@@ -290,7 +295,7 @@ class PaceTest(Case):
         self.assertEqual(counts["connections"], 100)
         self.assertEqual(counts["messages"], 0)
         self.assertEqual(run.json["handshake_us"]["count"], 100)
-        self.assertGreaterEqual(run.json["steady"]["window_s"], 0.7)
+        self.assertGreaterEqual(run.json["steady"]["window_s"], 0.65)
 
     def test_early_sends_before_all_are_open(self):
         with raw_peer() as server:
@@ -317,7 +322,6 @@ class AddressTest(Case):
     def test_next_address_when_ports_run_short(self):
         """One port in the range: the kernel has none for a second connection from the same address."""
         with raw_peer() as server:
-            script = "echo 40000 40000 > /proc/sys/net/ipv4/ip_local_port_range 2>/dev/null && exec \"$@\""
             command = ["unshare", "--net", "sh", "-c", "true"]
             if subprocess.run(command, capture_output=True, check=False).returncode != 0:
                 self.fail("this test needs a network namespace (run as root)")
@@ -331,7 +335,7 @@ class AddressTest(Case):
                          "kill $peer; wait $peer; exit $rc")
                 done = subprocess.run(["unshare", "--net", "sh", "-c", inner], capture_output=True, text=True,
                                       timeout=PATIENCE, check=False)
-                self.assertEqual(done.returncode, 0, done.stderr + script)
+                self.assertEqual(done.returncode, 0, done.stderr)
                 with open(result, encoding="utf-8") as f:
                     self.assertEqual(json.load(f)["connections"]["open"], 20)
                 with open(os.path.join(folder, "out"), encoding="utf-8") as f:
@@ -468,8 +472,7 @@ class FaultTest(Case):
                                         *map(str, arguments)], text=True, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE)
             with open(fifo, encoding="utf-8") as events:
-                while '"steady"' not in events.readline():
-                    pass
+                wait_for_steady(events)
                 time.sleep(0.3)
                 if action is not None:
                     action()
@@ -742,8 +745,7 @@ class ReportTest(Case):
             process = subprocess.Popen([LOAD, "-c", "20", "-r", "100", "-d", "2", "--warmup", "0", "--events", fifo,
                                         "--json", result, server.url], stdout=subprocess.PIPE, text=True)
             with open(fifo, encoding="utf-8") as events:
-                while '"steady"' not in events.readline():
-                    pass
+                wait_for_steady(events)
                 time.sleep(0.3)
                 process.send_signal(signal.SIGSTOP)
                 time.sleep(0.4)
