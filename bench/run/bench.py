@@ -16,6 +16,7 @@ from run.store import Store
 
 TLS_DAYS = "30"
 BUILD_TIMEOUT_S = 900
+OVERHEAD_S = 2.0
 
 
 def hold_lock(path):
@@ -158,6 +159,10 @@ class Bench:
         cells = list(self.plan(peers, workloads))
         features = {p.name: set(self.store.results["peers"][p.name]["features"]) for p in peers}
         good = True
+        runnable = [c for c in cells if c[1].needs <= features[c[0].name]]
+        minutes = sum(self._expected_s(workload) for _peer, workload, _round in runnable) / 60.0
+        show.say(f"run {self.run_id}: {len(runnable)} cells, about {max(1, round(minutes))} min; results in "
+                 f"{self.store.folder}")
         for number, (peer, workload, round_number) in enumerate(cells, 1):
             missing = workload.needs - features[peer.name]
             self.state.update(cell=number, cells=len(cells), server=peer.name, workload=workload.name,
@@ -173,6 +178,12 @@ class Bench:
             show.end(record, workload)
             good = good and record["status"] == "ok"
         return good
+
+    def _expected_s(self, workload):
+        """Seconds that a cell takes when nothing is slow."""
+        timing = self.timing(workload)
+        connect_s = workload.connections / workload.connect_rate if workload.connect_rate else 2.0
+        return connect_s + timing.warmup_s + timing.window_s + OVERHEAD_S
 
     def finish(self, complete):
         """Rows into results.json, complete or not."""

@@ -75,7 +75,7 @@ _PLAIN = (
              ("--pipeline", "1", "-s", "1000"), "p99_us",
              table=("cpu_percent", "rss", "messages_per_s") + measures.TABLE[4:]),
     Workload("W5", "connect storm: 10,000 connections as fast as they complete", 10000, ("--connect-only",),
-             "handshakes_per_s", connect_rate=0, table=measures.STORM_TABLE, storm=True),
+             "handshakes_per_s", connect_rate=0, table=measures.STORM_TABLE, storm=True, timing=Timing(0.0, 1.0)),
     Workload("W6", "broadcast: one sender × 50 msg/s × 1,000 B to 1,000 receivers", 1001,
              ("--broadcast", "--senders", "1", "-r", "50", "-s", "1000"), "cpu_percent", path="/broadcast",
              needs=frozenset({"broadcast"}), broadcast=True, table=_BROADCAST),
