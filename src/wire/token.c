@@ -76,23 +76,20 @@ static size_t element_length(struct wire_text text)
     return i;
 }
 
-/* Moves on to the next line of the list's name; false when there is none. */
-static bool next_line(struct token_list *list)
+/* Moves on to the next line of the list's name, or to the end. */
+static void next_line(struct token_list *list)
 {
     if (list->head != NULL)
         list->field = http_find(list->head, list->buf, list->name, list->field);
-    if (list->field == NULL) {
+    if (list->field == NULL)
         list->ended = 1;
-        return false;
-    }
-    list->rest = http_text(list->buf, list->field->value);
-    return true;
+    else
+        list->rest = http_text(list->buf, list->field->value);
 }
 
 int token_list_next(struct token_list *list, struct wire_text *element)
 {
     while (list->ended == 0) {
-        list->rest = wire_text_trim(list->rest);
         if (list->rest.len == 0) {
             next_line(list);
             continue;

@@ -1,7 +1,8 @@
 /*
  * Runs one HTTP head through the parser in every way it can arrive, and keeps the result: in one
- * piece, cut in two at every boundary, and byte by byte with everything but the newest byte wiped
- * out, so that a parser that looks back gives another answer. Every piece ends at a guard page.
+ * piece, cut in two at every boundary, and byte by byte. Bytes that were fed before are wiped out
+ * before the next feed, so that a parser that looks back gives another answer. Every piece ends at
+ * a guard page.
  */
 #ifndef TESTS_UNIT_HEAD_SCRIPT_H
 #define TESTS_UNIT_HEAD_SCRIPT_H
