@@ -84,6 +84,8 @@ static void received(tws_conn *c, size_t n)
 
     in->filled = in->wr + n == in->cap;
     in->wr += (uint32_t)n;
+    if (!in->area)
+        return; /* a borrowed buffer is never kept over a wait */
     if (!in->borrowed) {
         if (in->filled)
             in->hot = INPUT_HOT;
@@ -257,6 +259,8 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
 
         if (err)
             return err;
+        if (!c->in.area)
+            conn_input_release(c);
         n = net_stream_await(&c->stream, deadline, silence_period(c));
         blocks = n == 0 && net_stream_recv_waits(&c->stream);
         if (n == 0) {
@@ -271,11 +275,8 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
             }
             if (n == 0)
                 return ended_by_peer(c);
-            if (n == -EAGAIN && !blocks) { /* woken for nothing: wait on, without a buffer */
-                if (!direct)
-                    conn_input_release(c);
-                continue;
-            }
+            if (n == -EAGAIN && !blocks)
+                continue; /* woken for nothing */
         }
         err = not_received(c, (int)n);
         if (err)

@@ -30,7 +30,7 @@ struct light_slot {
     struct light_slab *slab;
     int64_t freed;
     unsigned valgrind_id;
-    bool guarded, dirty;
+    bool guarded, dirty, used; /* used: for debuggers */
 };
 
 struct light_slab {
@@ -121,7 +121,7 @@ bool light_stack_get(struct light_stacks *s, struct light_stack *out)
         slot = s->free;
         s->free = slot->next;
         slot->slab->used++;
-        slot->dirty = true;
+        slot->dirty = slot->used = true;
         s->in_use++;
     }
     pthread_mutex_unlock(&s->mu);
@@ -161,6 +161,7 @@ void light_stack_put(struct light_stacks *s, struct light_stack *stack)
     pthread_mutex_lock(&s->mu);
     if (deep > s->deepest)
         s->deepest = deep;
+    slot->used = false;
     slot->freed = base_clock_coarse_ns();
     slot->next = s->free;
     s->free = slot;

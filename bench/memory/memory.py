@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""What an idle connection costs: resident memory of the server, and kernel memory of the machine.
+
+Starts build/examples/echo, opens idle connections that each echo one small message first, and reads
+VmRSS of the server and KernelStack, Slab and PageTables of the machine before and after. Kernel
+figures hold both ends of each connection, since the client's sockets are on the same machine; half
+of the socket memory is the server's.
+"""
+import argparse
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+
+REQUEST = (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+           b"Origin: http://127.0.0.1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) memory\r\n"
+           b"Accept-Language: en-US,en;q=0.5\r\nCache-Control: no-cache\r\n\r\n")
+HELLO = b"\x81\x85\x00\x00\x00\x00hello"
+
+
+def meminfo():
+    with open("/proc/meminfo", encoding="ascii") as f:
+        lines = dict(line.split(":", 1) for line in f)
+    return {k: int(lines[k].split()[0]) for k in ("KernelStack", "Slab", "PageTables")}
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        for line in f:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    raise RuntimeError("no VmRSS")
+
+
+def receive(s, marker):
+    got = b""
+    while marker not in got:
+        piece = s.recv(4096)
+        if not piece:
+            raise RuntimeError("the server closed the connection")
+        got += piece
+
+
+def connect(port, n):
+    # Several source addresses, so that ports do not run short.
+    s = socket.socket()
+    s.bind((f"127.0.0.{2 + n % 8}", 0))
+    s.connect(("127.0.0.1", port))
+    s.sendall(REQUEST)
+    receive(s, b"\r\n\r\n")
+    s.sendall(HELLO)
+    receive(s, b"hello")
+    return s
+
+
+def settled(pid):
+    """Resident memory once it has stopped changing."""
+    last, same = rss(pid), 0
+    while same < 5:
+        time.sleep(0.1)
+        now = rss(pid)
+        same = same + 1 if now == last else 0
+        last = now
+    return last
+
+
+def measure(echo, kind, count):
+    server = subprocess.Popen([echo, "--listen", "127.0.0.1:0", "--threads", kind,
+                               "--max-connections", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(server.stdout.readline().rsplit(":", 1)[1])
+        warm = connect(port, 0)
+        before, kernel_before = settled(server.pid), meminfo()
+        held = [connect(port, n) for n in range(count)]
+        after, kernel_after = settled(server.pid), meminfo()
+        kernel = {k: kernel_after[k] - kernel_before[k] for k in kernel_before}
+        for s in held:
+            s.close()
+        warm.close()
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+    return before, (after - before) / count, {k: v / count for k, v in kernel.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--echo", default="build/examples/echo")
+    parser.add_argument("-n", "--connections", type=int, default=5000)
+    options = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if not os.access(options.echo, os.X_OK):
+        sys.exit(f"memory: {options.echo} is not there: make it first")
+    print("| threads | process at rest | resident, per connection | kernel stack | "
+          "slab (both ends) | page tables |\n|---|---|---|---|---|---|")
+    for kind in ("kernel", "light"):
+        base, each, kernel = measure(options.echo, kind, options.connections)
+        print(f"| {kind} | {base / 1024:.1f} MiB | {each:.1f} KiB | {kernel['KernelStack']:.1f} KiB "
+              f"| {kernel['Slab']:.1f} KiB | {kernel['PageTables']:.1f} KiB |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
