@@ -39,7 +39,7 @@ def environment(build):
     env = dict(os.environ)
     env["CMOCKA_MESSAGE_OUTPUT"] = "TAP"
     env["TWS_BUILD"] = os.path.abspath(build)
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    env["PYTHONDONTWRITEBYTECODE"] = env["PYTHONFAULTHANDLER"] = "1"
     for name, value in (
         ("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:check_initialization_order=1"),
         ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
@@ -134,23 +134,25 @@ def run(program, log_path, env, timeout):
             status = child.wait(timeout=timeout)
         except subprocess.TimeoutExpired:
             status = None
-            show_threads(child.pid, log)
+            show_threads(child, program, log)
         finally:
             left = end_group(child)
     return status, left
 
 
-def show_threads(pid, log):
-    """Where every thread stood when the time was over, as far as gdb is here to tell."""
-    gdb = shutil.which("gdb")
-    if gdb:
-        log.write(b"\nstill running; its threads:\n")
-        log.flush()
-        try:
-            subprocess.run([gdb, "-q", "-batch", "-p", str(pid), "-ex", "thread apply all bt 12"],
+def show_threads(child, program, log):
+    """Where every thread stood when the time was over: Python tells by itself, C as far as gdb is here to tell."""
+    log.write(b"\nstill running; its threads:\n")
+    log.flush()
+    try:
+        if program.endswith(".py"):
+            child.send_signal(signal.SIGABRT)
+            child.wait(10)
+        elif shutil.which("gdb"):
+            subprocess.run(["gdb", "-q", "-batch", "-p", str(child.pid), "-ex", "thread apply all bt 12"],
                            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.DEVNULL, timeout=60)
-        except subprocess.TimeoutExpired:
-            pass
+    except subprocess.TimeoutExpired:
+        pass
 
 
 def end_group(child):

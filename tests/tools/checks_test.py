@@ -190,6 +190,12 @@ class Runner(Tree):
     def test_time_limit(self):
         self.assertEqual(self.suite("echo 'ok 1 - a'; exec sleep 600"), (1, "1 passed, 1 failed, 0 skipped"))
 
+    def test_python_tells_where_it_stood(self):
+        self.put("d.py", "import time\ndef stuck():\n    time.sleep(600)\nstuck()\n")
+        done = self.run_script("run-tests.py", "--build", "b", "--timeout", "1", "d.py")
+        self.assertIn("in stuck", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
+
     def test_process_left_behind(self):
         self.assertEqual(self.suite("echo 'ok 1 - a'; sleep 600 & exit 0"), (1, "1 passed, 1 failed, 0 skipped"))
 
