@@ -153,13 +153,16 @@ static tws_err receive_in_place(tws_conn *c, int64_t deadline)
     struct conn_incoming *m = &c->msg;
     uint32_t len = (uint32_t)m->frame.len;
 
+    m->in_place = true;
     for (;;) {
         uint32_t have = conn_input_len(c) < len ? conn_input_len(c) : len;
         uint32_t done = (uint32_t)m->frame_done;
         tws_err err = conn_frame_payload(c, c->in.buf + c->in.rd + done, have - done);
 
-        if (!err && have == len)
+        if (!err && have == len) {
+            m->in_place = false;
             return conn_frame_ended(c);
+        }
         if (!err && done > 0)
             err = conn_frame_slow(c);
         if (!err)
@@ -327,6 +330,10 @@ tws_err conn_skip_message(tws_conn *c, int64_t deadline)
     struct conn_incoming *m = &c->msg;
     tws_err err;
 
+    if (m->in_place) { /* begun by a read of the whole message */
+        c->in.rd += (uint32_t)m->frame_done;
+        m->in_place = false;
+    }
     do {
         if (!m->in_frame && (err = conn_next_frame(c, deadline)))
             return err;
