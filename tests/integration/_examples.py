@@ -40,14 +40,16 @@ def quiet_loop():
 
 
 class Program:
-    """An example that runs. Ends with its test: Program(self, "echo", "--listen", "127.0.0.1:0")."""
+    """An example that runs. Ends with its test: Program(self, "echo", "--listen", "127.0.0.1:0").
+    Options of Popen may follow."""
 
-    def __init__(self, test, name, *args):
+    def __init__(self, test, name, *args, **popen):
         self.lines = []
         self.errors = []
         self.process = subprocess.Popen(
             [build_path("examples", name), *args],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            **popen)
         self._readers = [threading.Thread(target=self._read, args=pair, daemon=True) for pair in (
             (self.process.stdout, self.lines), (self.process.stderr, self.errors))]
         for reader in self._readers:

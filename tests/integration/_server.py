@@ -1,0 +1,140 @@
+"""A server under test: a built example in a process of its own, what it costs, and how it has to end."""
+
+import os
+import pathlib
+import sys
+import types
+import unittest
+
+from _examples import Program, build_path, wait_for
+from _rawclient import CLOSE, Client, Frame, opened
+
+LOCAL = "127.0.0.1:0"
+
+
+class Settings:
+    """Which kind of thread the server runs its connections on."""
+    kind = "kernel"
+
+
+def kind_options():
+    """The option of echo for the kind of thread; the kernel's threads are the default."""
+    return [] if Settings.kind == "kernel" else ["--threads", Settings.kind]
+
+
+def main():
+    """Runs the module's tests for each kind of thread in TWS_TEST_THREADS (words; default: kernel)."""
+    good = True
+    for kind in os.environ.get("TWS_TEST_THREADS", "kernel").split():
+        Settings.kind = kind
+        print(f"threads: {kind}", flush=True)
+        good = unittest.main(module="__main__", exit=False).result.wasSuccessful() and good
+    sys.exit(not good)
+
+
+def release_path(*parts):
+    """A path in the tree of the release build, beside that of the sanitizers."""
+    tree = pathlib.Path(build_path())
+    return str((tree.parent if tree.name in ("asan", "tsan") else tree).joinpath(*parts))
+
+
+class Server(Program):
+    """A running example; `owner` has addCleanup."""
+
+    def __init__(self, owner, *options, name="echo", **popen):
+        super().__init__(owner, name, "--listen", LOCAL, *options, **popen)
+        [self.address] = self.addresses()
+        self.pid = self.process.pid
+
+    def proc(self, *parts):
+        return os.path.join("/proc", str(self.pid), *parts)
+
+    def stat(self):
+        """The fields of /proc/PID/stat behind the name, so that "utime", the 14th, is [11]."""
+        with open(self.proc("stat"), encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+
+    def threads(self):
+        return len(os.listdir(self.proc("task")))
+
+    def descriptors(self):
+        return len(os.listdir(self.proc("fd")))
+
+    def cpu_seconds(self):
+        fields = self.stat()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self):
+        """Resident bytes."""
+        return int(self.stat()[21]) * os.sysconf("SC_PAGE_SIZE")
+
+    def level(self):
+        """What has to be the same again when all peers have gone."""
+        return {"threads": self.threads(), "descriptors": self.descriptors()}
+
+    def wait_for_level(self, level):
+        wait_for(f"{level}, but have {self.level()}", lambda: self.level() == level)
+
+    def client(self, **options):
+        """A connection without its handshake."""
+        return Client(self.address, **options)
+
+    def open(self, **options):
+        """A connection with its handshake."""
+        return opened(self.address, **options)
+
+
+class ServerCase(unittest.TestCase):
+    """Tests that share one server, which has to live on after each of them and to end well."""
+
+    OPTIONS = ()
+    NAME = "echo"
+
+    @classmethod
+    def setUpClass(cls):
+        kind = kind_options() if cls.NAME == "echo" else ()
+        owner = types.SimpleNamespace(addCleanup=cls.addClassCleanup)
+        cls.server = Server(owner, *cls.OPTIONS, *kind, name=cls.NAME)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.end()
+        if status != 0 or cls.server.errors:
+            raise AssertionError(f"the server ended with {status}: {cls.server.errors}")
+
+    def setUp(self):
+        self.addCleanup(self.check_alive)
+
+    def check_alive(self):
+        with self.server.open() as client:
+            client.echo(b"still here")
+            client.finish()
+
+    def start(self, *options, name="echo", **popen):
+        """A server of this test's own."""
+        return Server(self, *options, *(kind_options() if name == "echo" else ()), name=name, **popen)
+
+    def assert_status(self, status, *more, **parts):
+        """A handshake that is refused, with a status and a reason, and then the end of the stream."""
+        with self.server.client() as client:
+            response = client.ask(*more, **parts)
+            self.assertEqual(response.status, status)
+            self.assertTrue(response.body)
+            self.assertEqual(client.frames(), [])
+            return response
+
+    def assert_closed_with(self, client, code, before=()):
+        """The server sends these frames, a close frame with that code, and ends the stream."""
+        *frames, last = client.frames() or [None]
+        self.assertEqual(frames, list(before))
+        self.assertIsNotNone(last)
+        self.assertEqual((last.opcode, int.from_bytes(last.payload[:2], "big")), (CLOSE, code))
+
+    def assert_fails(self, code, *chunks, before=()):
+        """A connection that sends these bytes is closed with that code, and nothing else arrives."""
+        with self.server.open() as client:
+            client.send(*chunks)
+            self.assert_closed_with(client, code, before)
+
+    def assert_echoes(self, client, opcode, *payloads):
+        self.assertEqual([client.frame() for _ in payloads], [Frame(opcode, p) for p in payloads])
