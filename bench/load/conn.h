@@ -1,11 +1,11 @@
 #ifndef LOAD_CONN_H
 #define LOAD_CONN_H
 
+#include "clock.h"
 #include "frame.h"
 #include "handshake.h"
 #include "stream.h"
 #include "worker.h"
-#include "clock.h"
 
 enum conn_state {
     CONN_IDLE,
@@ -65,9 +65,9 @@ struct conn {
     struct conn *next, *prev; /* in one of the worker's lists */
     uint64_t start;           /* of the schedule */
     uint64_t received, last_rx;
-    uint64_t expect; /* number of the next reply to a message of its own */
+    uint64_t expect;  /* number of the next reply to a message of its own */
     uint64_t skipped; /* numbers jumped over by later ones, not (yet) seen */
-    uint32_t *seen;  /* broadcast: next number of each sender */
+    uint32_t *seen;   /* broadcast: next number of each sender */
     struct conn_rx rx;
     struct conn_tx tx;
     struct handshake *handshake;

@@ -265,7 +265,8 @@ static bool finish_frame(struct conn *c, uint64_t now)
 }
 
 /* Reads a header that may have begun in an earlier piece. Bytes used, or -1. */
-static int take_header(struct conn *c, const uint8_t *p, size_t n, struct frame_header *h, bool *got)
+static int take_header(struct conn *c, const uint8_t *p, size_t n, struct frame_header *h,
+                       bool *got)
 {
     struct conn_rx *rx = &c->rx;
     int used = 0;

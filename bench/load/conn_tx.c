@@ -218,8 +218,7 @@ void conn_send(struct conn *c)
             return;
         }
         /* A closed loop limits itself. */
-    } while (c->tx.when != NULL ||
-             counter_get(&c->worker->stats->bytes_up) - before < VISIT_BYTES);
+    } while (c->tx.when != NULL || counter_get(&c->worker->stats->bytes_up) - before < VISIT_BYTES);
     caught_up(c, now);
 }
 

@@ -135,8 +135,7 @@ static int window_bits(const struct param *p)
 
 static bool offered_param(const char *offered, const char *name, struct param *p)
 {
-    int rc;
-    while ((rc = next_param(&offered, p)) > 0)
+    while (next_param(&offered, p) > 0)
         if (is(p, name))
             return true;
     return false;

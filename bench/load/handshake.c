@@ -118,7 +118,8 @@ static bool read_header(const char *name, const char *value, const struct handsh
     } else if (strcasecmp(name, "Sec-WebSocket-Extensions") == 0) {
         bool once = !seen->extensions;
         seen->extensions = true;
-        return once && o->deflate && deflate_read_answer(value, handshake_deflate_params(o), &a->deflate);
+        return once && o->deflate &&
+               deflate_read_answer(value, handshake_deflate_params(o), &a->deflate);
     }
     return true;
 }

@@ -198,8 +198,7 @@ static void put_hist(struct out *o, const char *name, const struct hist *h, int6
     put_maybe(o, "min", (double)hist_min(h) / 1e3, count != 0);
     put_maybe(o, "mean", hist_mean(h) / 1e3, count != 0);
     for (size_t i = 0; i < sizeof quantiles / sizeof *quantiles; i++)
-        put_maybe(o, quantiles[i].name, (double)hist_quantile(h, quantiles[i].q) / 1e3,
-                  count != 0);
+        put_maybe(o, quantiles[i].name, (double)hist_quantile(h, quantiles[i].q) / 1e3, count != 0);
     if (censored >= 0)
         put_int(o, "censored", (uint64_t)censored);
     close_object(o, '}');

@@ -37,10 +37,11 @@ static int raise_limit(const struct options *o)
     if (limit.rlim_cur >= need)
         return 0;
     if (limit.rlim_max < need) {
-        fprintf(stderr,
-                "load: %u connections need %llu descriptors, the limit is %llu: raise it (ulimit -n) "
-                "or ask for fewer\n",
-                o->connections, (unsigned long long)need, (unsigned long long)limit.rlim_max);
+        fprintf(
+            stderr,
+            "load: %u connections need %llu descriptors, the limit is %llu: raise it (ulimit -n) "
+            "or ask for fewer\n",
+            o->connections, (unsigned long long)need, (unsigned long long)limit.rlim_max);
         return -1;
     }
     limit.rlim_cur = limit.rlim_max;

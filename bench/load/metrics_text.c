@@ -39,7 +39,7 @@ static void sample_name(struct page *p, const char *name, const char *key, const
         fputc('"', p->f);
         sep = ",";
     }
-    if (key != NULL) {
+    if (key != NULL && value != NULL) {
         fprintf(p->f, "%s%s=\"", sep, key);
         put_escaped(p->f, value);
         fputc('"', p->f);
@@ -106,19 +106,23 @@ static void put_error(void *arg, const char *kind, uint64_t n)
 /* Upper bounds from 10 us to 50 s, six in each decade. */
 static void put_histogram(struct page *p, const struct hist *h)
 {
-    static const double steps[] = {1, 1.5, 2, 3, 5, 7};
+    static const uint64_t tenths[] = {10, 15, 20, 30, 50, 70};
+    static const uint64_t last = 50 * NS_PER_S;
     char le[32];
     uint64_t seen = 0, total = hist_count(h);
     unsigned cell = 0;
     family(p, "bench_load_latency_seconds", "histogram",
            "Scheduled time of sending until the whole reply was read.");
-    for (double decade = 1e4; decade < 1e11; decade *= 10) {
-        for (size_t i = 0; i < sizeof steps / sizeof *steps && decade * steps[i] <= 5e10; i++) {
-            uint64_t bound = (uint64_t)(decade * steps[i]);
+    for (uint64_t decade = 10000; decade < last; decade *= 10) {
+        for (size_t i = 0; i < sizeof tenths / sizeof *tenths; i++) {
+            uint64_t bound = decade / 10 * tenths[i];
+            if (bound > last)
+                break;
             for (; cell < HIST_CELLS && hist_cell_start(cell + 1) - 1 <= bound; cell++)
                 seen += counter_get(&h->cells[cell]);
             snprintf(le, sizeof le, "%.9g", (double)bound / 1e9);
-            put_count(p, "bench_load_latency_seconds_bucket", "le", le, seen < total ? seen : total);
+            put_count(p, "bench_load_latency_seconds_bucket", "le", le,
+                      seen < total ? seen : total);
         }
     }
     put_count(p, "bench_load_latency_seconds_bucket", "le", "+Inf", total);

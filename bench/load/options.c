@@ -153,7 +153,7 @@ static int get_size(const char *name, const char *s, uint64_t min, uint64_t max,
 
 static int get_uint(const char *name, const char *s, unsigned min, unsigned max, unsigned *out)
 {
-    uint64_t v;
+    uint64_t v = 0;
     if (get_size(name, s, min, max, &v) != 0)
         return -1;
     *out = (unsigned)v;
@@ -162,7 +162,7 @@ static int get_uint(const char *name, const char *s, unsigned min, unsigned max,
 
 static int get_int(const char *name, const char *s, unsigned min, unsigned max, int *out)
 {
-    unsigned v;
+    unsigned v = 0;
     if (get_uint(name, s, min, max, &v) != 0)
         return -1;
     *out = (int)v;
@@ -309,7 +309,7 @@ static int set_pace(struct options *o, int id, char *arg)
 /* Options that name something. Returns 1 when it is none of them. */
 static int set_value(struct options *o, int id, char *arg)
 {
-    uint64_t size;
+    uint64_t size = 0;
     switch (id) {
     case 's':
         if (get_size("-s", arg, 0, UINT64_C(1) << 30, &size) != 0)
@@ -421,7 +421,8 @@ static int check_broadcast(struct options *o)
     if (o->connect_only)
         return bad("--broadcast and --connect-only exclude each other");
     if (o->file != NULL || o->size < 32)
-        return bad("--broadcast measures by a stamp in the message: it needs -s 32 or more, not -f");
+        return bad(
+            "--broadcast measures by a stamp in the message: it needs -s 32 or more, not -f");
     if (o->senders >= o->connections)
         return bad("--broadcast needs more connections (-c %u) than senders (%u)", o->connections,
                    o->senders);

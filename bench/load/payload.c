@@ -29,8 +29,8 @@ static void fill_text(uint8_t *out, size_t n, bool wide, uint64_t *seed)
         "update", "\"on\"",  "price", "quantity", "server", "channel", "join", "leave",
         "{",      "}",       "[1,2]", "null",     "true",   "hello",   "from", "world"};
     static const char *const utf8[] = {
-        "привет", "мир",  "grüße", "señor", "日本語", "こんにちは", "世界",    "😀",
-        "🚀🌍",   "Ω≈ç√", "naïve", "ελλά",  "עברית",  "العربية",    "한국어", "ok"};
+        "привет", "мир",  "grüße", "señor", "日本語", "こんにちは", "世界",   "😀",
+        "🚀🌍",     "Ω≈ç√", "naïve", "ελλά",  "עברית",  "العربية",    "한국어", "ok"};
     size_t at = 0;
     while (at < n) {
         uint64_t r = next_random(seed);

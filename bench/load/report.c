@@ -40,9 +40,9 @@ static void print_window(FILE *f, const char *name, const struct sample *from,
     if (!result_window(from, to, &w))
         return;
     double megabits = 8 / 1e6 / w.seconds;
-    fprintf(f, "%-12s %10.1f %10.1f %12.0f %12.0f %9.2f s\n", name,
-            (double)w.bytes_up * megabits, (double)w.bytes_down * megabits,
-            (double)w.sent / w.seconds, (double)w.received / w.seconds, w.seconds);
+    fprintf(f, "%-12s %10.1f %10.1f %12.0f %12.0f %9.2f s\n", name, (double)w.bytes_up * megabits,
+            (double)w.bytes_down * megabits, (double)w.sent / w.seconds,
+            (double)w.received / w.seconds, w.seconds);
 }
 
 static void print_error(void *arg, const char *kind, uint64_t n)
@@ -77,8 +77,7 @@ static void print_connections(FILE *f, const struct result *r)
     uint64_t open = counter_get(&s->opened);
     double seconds = result_open_time(r);
     fprintf(f, "connections  asked %u, open %" PRIu64 ", failed %" PRIu64 ", lost %" PRIu64,
-            r->run->opt->connections, open, r->run->opt->connections - open,
-            counter_get(&s->lost));
+            r->run->opt->connections, open, r->run->opt->connections - open, counter_get(&s->lost));
     if (counter_get(&s->muted_closed) != 0)
         fprintf(f, ", muted and closed by the server %" PRIu64, counter_get(&s->muted_closed));
     if (open != 0)
@@ -113,7 +112,8 @@ static void print_own(FILE *f, const struct result *r)
             (double)r->final.system_ns / 1e9);
     if (result_window(&r->steady, &r->stop, &w))
         fprintf(f, "; %.0f %% of a core in the steady window", w.cpu_percent);
-    fprintf(f, "\nbottleneck   %s%s\n", r->bottleneck ? "the generator itself: " : "not the generator",
+    fprintf(f, "\nbottleneck   %s%s\n",
+            r->bottleneck ? "the generator itself: " : "not the generator",
             r->bottleneck ? r->bottleneck_reason : "");
 }
 
@@ -132,8 +132,9 @@ void report_print(FILE *f, const struct result *r)
     print_hist(f, "handshake", &s->handshake);
     print_hist(f, "own lag", &s->lag[WHEN_STEADY]);
     if (counter_get(&s->censored) != 0)
-        fprintf(f, "%-12s %" PRIu64 " of the latencies are of messages never answered: they waited"
-                   " at least so long\n",
+        fprintf(f,
+                "%-12s %" PRIu64 " of the latencies are of messages never answered: they waited"
+                " at least so long\n",
                 "", counter_get(&s->censored));
     fprintf(f, "\nerrors      ");
     if (stats_error_total(s) == 0)

@@ -86,7 +86,8 @@ double result_thread_percent(const struct result *r, unsigned thread)
 
 double result_thread_wait(const struct result *r, unsigned thread)
 {
-    if (!has_steady(r) || r->stop.wait_ns[thread] == UINT64_MAX || r->steady.wait_ns[thread] == UINT64_MAX)
+    if (!has_steady(r) || r->stop.wait_ns[thread] == UINT64_MAX ||
+        r->steady.wait_ns[thread] == UINT64_MAX)
         return -1;
     uint64_t wait = r->stop.wait_ns[thread] - r->steady.wait_ns[thread];
     return (double)wait * 100 / (double)(r->stop.at - r->steady.at);

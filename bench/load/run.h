@@ -54,9 +54,9 @@ struct run {
 
     _Atomic unsigned settled; /* connections that opened or failed */
     _Atomic unsigned open;
-    _Atomic unsigned readers; /* open and not muted */
+    _Atomic unsigned readers;        /* open and not muted */
     _Atomic uint64_t broadcast_sent; /* broadcast: by all senders */
-    int wake;                 /* eventfd: something the main thread should look at */
+    int wake;                        /* eventfd: something the main thread should look at */
 
     struct worker *workers;
     unsigned worker_count;

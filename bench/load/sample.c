@@ -1,7 +1,7 @@
 #include "sample.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "clock.h"
@@ -12,16 +12,20 @@ static uint64_t timeval_ns(const struct timeval *t)
     return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_usec * 1000;
 }
 
+/* Second number of schedstat: nanoseconds on a run queue. */
 static uint64_t read_wait(int tid)
 {
-    char path[64];
-    uint64_t ran, waited;
+    char path[64], line[128], *end;
+    uint64_t waited = UINT64_MAX;
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
     FILE *f = fopen(path, "r");
     if (f == NULL)
-        return UINT64_MAX;
-    if (fscanf(f, "%" SCNu64 " %" SCNu64, &ran, &waited) != 2)
-        waited = UINT64_MAX;
+        return waited;
+    if (fgets(line, sizeof line, f) != NULL) {
+        strtoull(line, &end, 10);
+        if (end != line && *end == ' ')
+            waited = strtoull(end, NULL, 10);
+    }
     fclose(f);
     return waited;
 }

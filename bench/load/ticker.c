@@ -42,8 +42,8 @@ static void print_progress(const struct ticker *t, const struct tick *k)
     const struct stats *s = t->now;
     double elapsed = (double)(clock_ns() - t->run->t0) / 1e9;
     fprintf(stderr, "\r%6.1f s  %-7s open %" PRIu64 "  up %.1f down %.1f Mbit/s  %.0f msg/s",
-            elapsed, phase_name((enum phase)atomic_load(&t->run->phase)),
-            counter_get(&s->open_now), k->mbps_up, k->mbps_down, k->received_per_s);
+            elapsed, phase_name((enum phase)atomic_load(&t->run->phase)), counter_get(&s->open_now),
+            k->mbps_up, k->mbps_down, k->received_per_s);
     if (k->has_latency)
         fprintf(stderr, "  p50 %.2f p99 %.2f ms", (double)k->latency_ns[0] / 1e6,
                 (double)k->latency_ns[2] / 1e6);

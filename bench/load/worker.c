@@ -275,6 +275,7 @@ static void *worker_main(void *arg)
         uint64_t wait = idle_time(w, clock_ns());
         struct timespec ts = {(time_t)(wait / NS_PER_S), (long)(wait % NS_PER_S)};
         int n = epoll_pwait2(w->epoll, events, EVENTS, wait != UINT64_MAX ? &ts : NULL, NULL);
+        follow_phase(w); /* what came in may be an effect of the new one */
         for (int i = 0; i < n; i++) {
             eventfd_t ignored;
             if (events[i].data.ptr == NULL)

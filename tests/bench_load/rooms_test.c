@@ -45,16 +45,16 @@ static void test_frames_no_peer_may_send(void **state)
         const char *bytes;
         size_t n;
     } bad[] = {
-        {"\xa1\x01", 2},                                     /* RSV2 */
-        {"\x91\x01", 2},                                     /* RSV3 */
-        {"\x83\x01", 2},                                     /* opcode 3 */
-        {"\x8b\x01", 2},                                     /* opcode 11 */
-        {"\x08\x00", 2},                                     /* close without FIN */
-        {"\xc9\x00", 2},                                     /* ping with RSV1 */
-        {"\x89\x7e\x00\x7e", 4},                             /* ping too long */
-        {"\x81\x7e\x00\x7d", 4},                             /* length not minimal */
-        {"\x81\x7f\x00\x00\x00\x00\x00\x00\xff\xff", 10},    /* length not minimal */
-        {"\x81\x7f\x80\x00\x00\x00\x00\x00\x00\x00", 10},    /* top bit */
+        {"\xa1\x01", 2},                                  /* RSV2 */
+        {"\x91\x01", 2},                                  /* RSV3 */
+        {"\x83\x01", 2},                                  /* opcode 3 */
+        {"\x8b\x01", 2},                                  /* opcode 11 */
+        {"\x08\x00", 2},                                  /* close without FIN */
+        {"\xc9\x00", 2},                                  /* ping with RSV1 */
+        {"\x89\x7e\x00\x7e", 4},                          /* ping too long */
+        {"\x81\x7e\x00\x7d", 4},                          /* length not minimal */
+        {"\x81\x7f\x00\x00\x00\x00\x00\x00\xff\xff", 10}, /* length not minimal */
+        {"\x81\x7f\x80\x00\x00\x00\x00\x00\x00\x00", 10}, /* top bit */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct frame_header h;
@@ -117,12 +117,27 @@ static void test_bodies(void **state)
 static void test_utf8(void **state)
 {
     (void)state;
-    static const char *const good[] = {"", "a", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80",
-                                       "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80",
-                                       "\xf4\x8f\xbf\xbf", "gr\xc3\xbc\xc3\x9f"};
-    static const char *const bad[] = {"\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\xbf", "\xed\xa0\x80",
-                                      "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-                                      "\xe2\x82", "\xe2(\xa1", "a\xff"};
+    static const char *const good[] = {"",
+                                       "a",
+                                       "\xc2\x80",
+                                       "\xdf\xbf",
+                                       "\xe0\xa0\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xee\x80\x80",
+                                       "\xf0\x90\x80\x80",
+                                       "\xf4\x8f\xbf\xbf",
+                                       "gr\xc3\xbc\xc3\x9f"};
+    static const char *const bad[] = {"\x80",
+                                      "\xc1\xbf",
+                                      "\xc2",
+                                      "\xe0\x9f\xbf",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xe2\x82",
+                                      "\xe2(\xa1",
+                                      "a\xff"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(utf8_valid((const uint8_t *)good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -162,7 +177,8 @@ static void check_frame(const struct frames *f, const struct bodies *b, unsigned
     if (bits != 0) {
         /* In two pieces, as it may come. */
         assert_true(inflater_feed(in, payload, h.length / 2, collect, &s));
-        assert_true(inflater_feed(in, payload + h.length / 2, h.length - h.length / 2, collect, &s));
+        assert_true(
+            inflater_feed(in, payload + h.length / 2, h.length - h.length / 2, collect, &s));
         assert_true(inflater_end(in, collect, &s));
     } else {
         collect(&s, payload, h.length);
@@ -240,16 +256,19 @@ static void test_deflate_answers(void **state)
     } cases[] = {
         {"client_max_window_bits", "permessage-deflate", true, 15, 15},
         {"client_max_window_bits", "Permessage-Deflate; client_max_window_bits=9", true, 15, 9},
-        {"client_max_window_bits", "permessage-deflate; client_max_window_bits=\"10\"", true, 15, 10},
+        {"client_max_window_bits", "permessage-deflate; client_max_window_bits=\"10\"", true, 15,
+         10},
         {"", "permessage-deflate; client_max_window_bits=9", false, 0, 0}, /* not offered */
         {"client_max_window_bits", "permessage-deflate; client_max_window_bits", false, 0, 0},
         {"client_max_window_bits=10", "permessage-deflate; client_max_window_bits=11", false, 0, 0},
         {"", "permessage-deflate; server_max_window_bits=12", true, 12, 15},
-        {"server_max_window_bits=10", "permessage-deflate; server_max_window_bits=10", true, 10, 15},
+        {"server_max_window_bits=10", "permessage-deflate; server_max_window_bits=10", true, 10,
+         15},
         {"server_max_window_bits=10", "permessage-deflate; server_max_window_bits=11", false, 0, 0},
         {"server_max_window_bits=10", "permessage-deflate", false, 0, 0}, /* demanded */
         {"server_no_context_takeover", "permessage-deflate", false, 0, 0},
-        {"server_no_context_takeover", "permessage-deflate;server_no_context_takeover", true, 15, 15},
+        {"server_no_context_takeover", "permessage-deflate;server_no_context_takeover", true, 15,
+         15},
         {"", "permessage-deflate; client_no_context_takeover", true, 15, 15},
         {"", "permessage-deflate; server_max_window_bits=16", false, 0, 0},
         {"", "permessage-deflate; server_max_window_bits=08", false, 0, 0},
@@ -276,7 +295,8 @@ static void test_deflate_answers(void **state)
 #define EXAMPLE_KEY "dGhlIHNhbXBsZSBub25jZQ=="
 #define EXAMPLE_ACCEPT "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 #define HEAD_101 "HTTP/1.1 101 Switching Protocols\r\n"
-#define GOOD_REST "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " EXAMPLE_ACCEPT "\r\n"
+#define GOOD_REST                                                                                  \
+    "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " EXAMPLE_ACCEPT "\r\n"
 
 static enum handshake_result answer(const char *head, bool deflate, struct handshake_answer *a)
 {
@@ -349,20 +369,10 @@ static void test_urls(void **state)
         {"wss://[::1]:8443/", "::1", "8443", "/", true},
         {"ws://[::1]", "::1", "80", "/", false},
     };
-    static const char *const bad[] = {"",
-                                      "http://a/",
-                                      "ws:/a",
-                                      "ws://",
-                                      "ws://:80/",
-                                      "ws://a:0/",
-                                      "ws://a:65536/",
-                                      "ws://a:1x/",
-                                      "ws://a:/",
-                                      "ws://[::1/",
-                                      "ws://[::1]x/",
-                                      "ws://u@a/",
-                                      "ws://a/ b",
-                                      "ws://a/#f"};
+    static const char *const bad[] = {"",          "http://a/",  "ws:/a",         "ws://",
+                                      "ws://:80/", "ws://a:0/",  "ws://a:65536/", "ws://a:1x/",
+                                      "ws://a:/",  "ws://[::1/", "ws://[::1]x/",  "ws://u@a/",
+                                      "ws://a/ b", "ws://a/#f"};
     const char *why;
     struct url u;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
