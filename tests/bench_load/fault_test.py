@@ -115,7 +115,8 @@ class FaultTest(Case):
 
     def test_one_server_of_two_killed(self):
         with echo_peer() as one, echo_peer() as two:
-            run = load_until_steady(later(lambda _: one.process.kill()), "-c", 10, "-r", 50, "-d", 1.5, one.url, two.url)
+            run = load_until_steady(later(lambda _: one.process.kill()), "-c", 10, "-r", 50, "-d", 1.5, one.url,
+                                    two.url)
         self.assertEqual(run.status, 0)
         self.assertEqual(run.json["connections"]["lost"], 5)
         self.assertEqual([u["lost"] for u in run.json["urls"]], [5, 0])

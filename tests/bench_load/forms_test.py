@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """permessage-deflate and TLS against the websockets library."""
 
-import os
-import subprocess
 import tempfile
 import unittest
 
