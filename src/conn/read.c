@@ -20,7 +20,9 @@ tws_err conn_reader_enter(tws_conn *c)
 
     if (!atomic_compare_exchange_strong(&c->reading, &expected, true))
         return conn_state(c) == CONN_OPEN ? TWS_ERR_BUSY : conn_sticky(c);
-    atomic_store_explicit(&c->reader, task_self(), memory_order_relaxed);
+    /* In one order with the state: who closes sees this reader, or this reader sees the close. */
+    if (atomic_load_explicit(&c->reader, memory_order_relaxed) != task_self())
+        atomic_store(&c->reader, task_self());
     if (conn_state(c) != CONN_OPEN && !c->rest_readable) {
         conn_reader_leave(c);
         return conn_sticky(c);
@@ -191,9 +193,9 @@ static void show(tws_conn *c, tws_message *m, uint8_t *data, size_t len)
     m->data = (char *)data;
     m->len = len;
     m->owner = NULL;
-    c->msg.view = data;
     c->msg.view_len = len;
-    c->msg.more = another_waits(c);
+    conn_set_view(c, data);
+    conn_set_more(c, another_waits(c));
 }
 
 static void show_input(tws_conn *c, tws_message *m, uint32_t len)
@@ -221,7 +223,7 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
     tws_err err;
 
     if (!in->in_message) {
-        in->view = NULL;
+        conn_set_view(c, NULL);
         drop_assembly(c);
     }
     for (;;) {
@@ -275,9 +277,9 @@ tws_err tws_message_take(tws_conn *c, tws_message *m)
 
     if (m->owner)
         return TWS_OK;
-    if (!c->msg.view || (const uint8_t *)m->data != c->msg.view)
+    if (!conn_view(c) || (const uint8_t *)m->data != conn_view(c))
         return TWS_ERR_STATE;
-    if (w->block && w->block->data == c->msg.view) {
+    if (w->block && w->block->data == conn_view(c)) {
         block = w->block;
         *w = (struct conn_assembly){NULL, 0, 0};
     } else {
@@ -287,7 +289,7 @@ tws_err tws_message_take(tws_conn *c, tws_message *m)
         block->allocator = c->env->allocator;
         memcpy(block->data, m->data, m->len + 1);
     }
-    c->msg.view = NULL;
+    conn_set_view(c, NULL);
     m->owner = block;
     m->data = (char *)block->data;
     return TWS_OK;
@@ -356,7 +358,8 @@ tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode)
 
     if (err)
         return err;
-    c->msg.view = NULL;
+    conn_set_view(c, NULL);
+    conn_set_more(c, false);
     if (c->msg.streaming || c->msg.in_message)
         err = conn_skip_message(c, deadline);
     drop_assembly(c);
