@@ -93,14 +93,15 @@ struct conn_incoming {
     uint64_t waited_bytes;   /* bytes that came meanwhile */
     uint32_t small_frames;
     struct wire_utf8 utf8;
-    const uint8_t *view;  /* what was handed out last; NULL */
+    /* What was handed out last; NULL. Writers compare with it, hence atomic; conn_view(). */
+    _Atomic(const uint8_t *) view;
     size_t view_len;
     uint8_t opcode;       /* of the message */
     bool in_frame;        /* a data frame's header has been taken, its payload not yet whole */
     bool in_message;      /* a data message has begun and its last frame has not ended */
     bool streaming;       /* opened by tws_next_reader */
     bool in_place;        /* frame_done bytes of the frame still stand in the input, from rd on */
-    bool more;            /* a whole message waits in the input behind the one handed out */
+    _Atomic bool more;    /* a whole message waits in the input behind the one handed out */
     struct conn_assembly whole;
 };
 
@@ -249,6 +250,18 @@ static inline void conn_input_restore(tws_conn *c)
         *c->in.zero_at = c->in.zero_was;
         c->in.zero_at = NULL;
     }
+}
+static inline const uint8_t *conn_view(tws_conn *c)
+{
+    return atomic_load_explicit(&c->msg.view, memory_order_relaxed);
+}
+static inline void conn_set_view(tws_conn *c, const uint8_t *view)
+{
+    atomic_store_explicit(&c->msg.view, view, memory_order_relaxed);
+}
+static inline void conn_set_more(tws_conn *c, bool more)
+{
+    atomic_store_explicit(&c->msg.more, more, memory_order_relaxed);
 }
 static inline uint32_t conn_input_len(const tws_conn *c)
 {

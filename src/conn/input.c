@@ -30,7 +30,7 @@ void conn_input_release(tws_conn *c)
         return;
     in->rd = in->wr = 0;
     in->zero_at = NULL;
-    c->msg.view = NULL;
+    conn_set_view(c, NULL);
     if (in->borrowed) {
         base_pool_put(&c->env->buffers, in->buf);
         use_area(in);

@@ -32,9 +32,8 @@ static bool is_message(tws_opcode opcode)
 /* Bytes just read and shown to this thread have been checked. */
 static bool is_own_view(tws_conn *c, const void *data, size_t len)
 {
-    return c->msg.view && data == c->msg.view && len == c->msg.view_len &&
-           c->msg.opcode == WIRE_TEXT &&
-           atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self();
+    return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
+           data == conn_view(c) && len == c->msg.view_len && c->msg.opcode == WIRE_TEXT;
 }
 
 static bool text_valid(const struct iovec *iov, int count)
@@ -55,7 +54,8 @@ static bool hold_reply(tws_conn *c, const struct wire_frame *f, const struct iov
 {
     bool held = false;
 
-    if (!c->hold || !c->join || !c->msg.more || f->len > CONN_BUFFER / 4)
+    if (!c->hold || !c->join || f->len > CONN_BUFFER / 4 ||
+        !atomic_load_explicit(&c->msg.more, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&c->mu);
     if (!c->writing && !c->writer && conn_state(c) == CONN_OPEN)
