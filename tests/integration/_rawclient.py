@@ -239,10 +239,11 @@ class Client:
             raise Broken(f"sent {payload[:64]!r}, got {answer!r:.200}")
 
     def finish(self, code=1000):
-        """The closing handshake, to the end of the stream."""
+        """The closing handshake, and the end of this side too."""
         self.send(close_frame(code))
         if self.frames() != [Frame(CLOSE, struct.pack("!H", code))]:
             raise Broken("the close frame was not answered with the same code alone")
+        self.close()
 
 
 def opened(address, **options):

@@ -110,9 +110,9 @@ class ServerCase(unittest.TestCase):
             client.echo(b"still here")
             client.finish()
 
-    def start(self, *options, name="echo", **popen):
-        """A server of this test's own."""
-        return Server(self, *options, *(kind_options() if name == "echo" else ()), name=name, **popen)
+    def start(self, *options, program="echo", **popen):
+        """An echo of this test's own; `program` may be the path of another build's."""
+        return Server(self, *options, *kind_options(), name=program, **popen)
 
     def assert_status(self, status, *more, **parts):
         """A handshake that is refused, with a status and a reason, and then the end of the stream."""
