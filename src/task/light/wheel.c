@@ -14,6 +14,7 @@ void light_wheel_init(struct light_wheel *w, int64_t now)
 {
     ring_init(&w->fine, WHEEL_FINE_NS, now);
     ring_init(&w->coarse, WHEEL_COARSE_NS, now);
+    w->now = now;
 }
 
 /* Ticks beyond the ring wait in its last slot, and are looked at again there. */
@@ -36,10 +37,8 @@ static void ring_add(struct light_ring *r, struct light_timer *t, int64_t tick)
 
 void light_wheel_add(struct light_wheel *w, struct light_timer *t, int64_t deadline)
 {
-    int64_t begin = w->fine.tick * w->fine.unit;
-
     t->deadline = deadline;
-    if (deadline - begin < (WHEEL_SLOTS - 1) * w->fine.unit)
+    if (deadline - w->now < (WHEEL_SLOTS - 1) * w->fine.unit)
         /* Rounded up: no timer ends early. */
         ring_add(&w->fine, t, (deadline + w->fine.unit - 1) / w->fine.unit);
     else
@@ -105,6 +104,7 @@ struct light_timer *light_wheel_expired(struct light_wheel *w, int64_t now)
 {
     uint32_t slot;
 
+    w->now = now;
     refine(w, now);
     while (ring_advance(&w->fine, now / w->fine.unit, &slot)) {
         struct light_timer *t = w->fine.slots[slot];

@@ -30,6 +30,7 @@ struct light_ring {
 
 struct light_wheel {
     struct light_ring fine, coarse;
+    int64_t now; /* of the last look */
 };
 
 void light_wheel_init(struct light_wheel *w, int64_t now);
