@@ -113,6 +113,8 @@ static void test_target_forms(void **state)
         {"GET ws+x-1.0://a?b", HTTP_TARGET_ABSOLUTE, "ws+x-1.0://a?b"},
         {"CONNECTS /", HTTP_TARGET_ORIGIN, "/"}, /* only begins like CONNECT */
         {"CONNEC /", HTTP_TARGET_ORIGIN, "/"},
+        {"G /", HTTP_TARGET_ORIGIN, "/"},
+        {"ABCDEFG /", HTTP_TARGET_ORIGIN, "/"},
         {"connect /", HTTP_TARGET_ORIGIN, "/"}, /* methods have a case */
     };
     struct head_script s;
@@ -183,6 +185,10 @@ static void test_bad_requests(void **state)
         {"CONNECT a/", HTTP_BAD, "request target does not fit the method"},
         {"CONNECT a ", HTTP_BAD, "request target does not fit the method"},
         {"CONNECT a: ", HTTP_BAD, "request target does not fit the method"},
+        {"CONNECT ?", HTTP_BAD, "request target does not fit the method"},
+        {"CONNECT @", HTTP_BAD, "request target does not fit the method"},
+        {"ABCDEFG * HTTP/1.1\r", HTTP_BAD, "request target does not fit the method"},
+        {"OPTIONSS * HTTP/1.1\r", HTTP_BAD, "request target does not fit the method"},
         {"CONNECT :", HTTP_BAD, "request target does not fit the method"},
         {"CONNECT a@", HTTP_BAD, "request target does not fit the method"},
         {"CONNECT a:1x", HTTP_BAD, "request target does not fit the method"},

@@ -87,7 +87,7 @@ static void test_network(void **state)
          "127.0.0.1:65535", "/a//b/../c;d=e,f"},
         {"ws://h/%20%c3%A9%00?q=a?b/c@d:e[]", false, "h", 80, "h", "h:80",
          "/%20%c3%A9%00?q=a?b/c@d:e[]"},
-        {"ws://h?", false, "h", 80, "h", "h:80", "/?"},
+        {"ws://h/~?", false, "h", 80, "h", "h:80", "/~?"},
         {"ws://my_host-1.example./x", false, "my_host-1.example.", 80, "my_host-1.example.",
          "my_host-1.example.:80", "/x"},
     };
@@ -147,6 +147,7 @@ static const struct {
     {"ws://:80/", WIRE_URL_HOST},
     {"ws://a%20b/", WIRE_URL_HOST},
     {"ws://a,b/", WIRE_URL_HOST},
+    {"ws://!/", WIRE_URL_HOST},
     {"ws://::1/", WIRE_URL_HOST},
     {"ws://[::1/", WIRE_URL_HOST},
     {"ws://[::x]/", WIRE_URL_HOST},
@@ -248,6 +249,7 @@ static void test_unix(void **state)
         if (parse(&url, table[i].text) != WIRE_URL_OK)
             fail_msg("%s", table[i].text);
         assert_true(url.is_unix);
+        assert_true(url.default_port);
         assert_int_equal(url.tls, table[i].tls);
         assert_decodes(url.unix_path, table[i].path);
         assert_writes(&url, wire_url_target, table[i].target);
