@@ -216,14 +216,15 @@ class Client:
         """All frames to the end of the stream."""
         return list(iter(self.frame, None))
 
-    def ended(self):
-        """Waits for the end of the stream, whatever comes before; True when it was a reset."""
+    def rest(self):
+        """All bytes to the end of the stream, which may be a reset."""
         try:
             while self.more():
-                self.data = b""
-            return False
+                pass
         except ConnectionResetError:
-            return True
+            pass
+        data, self.data = self.data, b""
+        return data
 
     def hung_up(self):
         """Whether the server has ended its side, whatever lies unread before that."""

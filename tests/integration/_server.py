@@ -75,6 +75,12 @@ class Server(Program):
     def wait_for_level(self, level):
         wait_for(f"{level}, but have {self.level()}", lambda: self.level() == level)
 
+    def end_well(self):
+        """Ends it as Ctrl-C does; what a sanitizer has found comes out now."""
+        status = self.end()
+        if status != 0 or self.errors:
+            raise AssertionError(f"the server ended with {status}: {self.errors}")
+
     def client(self, **options):
         """A connection without its handshake."""
         return Client(self.address, **options)
@@ -92,15 +98,22 @@ class ServerCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        kind = kind_options() if cls.NAME == "echo" else ()
-        owner = types.SimpleNamespace(addCleanup=cls.addClassCleanup)
-        cls.server = Server(owner, *cls.OPTIONS, *kind, name=cls.NAME)
+        cls.servers = []
+        cls.server = cls.serve(*cls.OPTIONS, program=cls.NAME)
 
     @classmethod
     def tearDownClass(cls):
-        status = cls.server.end()
-        if status != 0 or cls.server.errors:
-            raise AssertionError(f"the server ended with {status}: {cls.server.errors}")
+        for server in cls.servers:
+            server.end_well()
+
+    @classmethod
+    def serve(cls, *options, program="echo"):
+        """One more server for all tests of the class."""
+        kind = kind_options() if program == "echo" else ()
+        owner = types.SimpleNamespace(addCleanup=cls.addClassCleanup)
+        server = Server(owner, *options, *kind, name=program)
+        cls.servers.append(server)
+        return server
 
     def setUp(self):
         self.addCleanup(self.check_alive)
