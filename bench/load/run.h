@@ -47,10 +47,10 @@ struct run {
     const char *deflate_offer;
 
     _Atomic int phase;
-    uint64_t t0;           /* first connect */
-    uint64_t load_start;   /* schedules begin (not with --early) */
-    uint64_t steady_start; /* UINT64_MAX until known */
-    uint64_t end;          /* nothing is scheduled from here on; UINT64_MAX until known */
+    uint64_t t0;                   /* first connect */
+    _Atomic uint64_t load_start;   /* schedules begin (not with --early) */
+    _Atomic uint64_t steady_start; /* UINT64_MAX until known */
+    _Atomic uint64_t end;          /* nothing is scheduled from here on; UINT64_MAX until known */
 
     _Atomic unsigned settled; /* connections that opened or failed */
     _Atomic unsigned open;

@@ -35,7 +35,7 @@ struct peer {
 struct loop {
     pthread_t thread;
     int epoll, listener;
-    uint64_t messages;
+    _Atomic uint64_t messages;
     uint8_t *buffer; /* received bytes; frames are unmasked in place and echoed from here */
     uint8_t *reply;
     size_t reply_len, reply_room;
