@@ -47,7 +47,7 @@ def _bar_panel(rows, measure):
     return "\n".join(lines + [
         "EOD", _heading(title), f"set ytics ({', '.join(tics)})",
         f"set yrange [-0.6:{len(shown) - 0.4}]", f"set xrange [{1.1 * bottom:.6g}:{max(top, 1e-9) * 1.18:.6g}]",
-        f"plot $d_{measure.key} using (0.5*$2):1:(0.5*abs($2)):(0.36):5 with boxxyerror lc rgb variable fs solid noborder, "
+        f"plot $d_{measure.key} using (0.5*$2):1:(0.5*abs($2)):(0.36):5 with boxxyerror lc rgb variable, "
         f"'' using 2:1:3:4 with xerrorbars lc rgb '#333333' lw 1.2 pt 0, "
         f"'' using 4:1:6 with labels left offset 0.6,0 font ',9' textcolor rgb '#333333'"])
 
@@ -90,7 +90,8 @@ def _time_panel(lines, key, title, scale):
             continue
         name = f"$t_{key}_{number}"
         blocks.append("\n".join([f"{name} << EOD"] + [f"{t:.3f} {v / scale:.6g}" for t, v in points] + ["EOD"]))
-        plots.append(f"{name} using 1:2 with lines lw 2 lc rgb '{palette.colour(server)}' title {_quote(server)}")
+        style = "lines" if len(points) > 2 else "linespoints pt 7 ps 0.6"
+        plots.append(f"{name} using 1:2 with {style} lw 2 lc rgb '{palette.colour(server)}' title {_quote(server)}")
     if not plots:
         return None
     return "\n".join(blocks + [_heading(title), "set yrange [0:*]", "plot " + ", ".join(plots)])

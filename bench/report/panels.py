@@ -1,7 +1,7 @@
 """The panels of the dashboard and of the HTML report: one definition for both.
 
-A panel is a list of lines; a line names a metric, how it is read (a gauge, or the rate of a counter) and by which labels
-besides `server` it is split.
+A panel is a list of lines; a line names a metric, how it is read (a gauge, or the rate of a counter) and by which
+labels besides `server` it is split.
 """
 
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ PANELS = (
           "none", (Line("process_open_fds", GAUGE),)),
     Panel("switches", 3, "Context switches", "Context switches per second of each server process, by kind.", "cps",
           (Line("process_context_switches_total", RATE, by=("kind",)),)),
-    Panel("modes", 3, "User and system CPU", "CPU of each server process in cores, by mode: user is the program and its "
-          "libraries, system is the kernel working for it.", "none",
+    Panel("modes", 3, "User and system CPU", "CPU of each server process in cores, by mode: user is the program and "
+          "its libraries, system is the kernel working for it.", "none",
           (Line("process_cpu_mode_seconds_total", RATE, by=("mode",)),)),
     Panel("messages", 4, "Messages received per second", "Whole messages that came back from the server to the load "
           "generator.", "mps", (Line("bench_load_messages_received_total", RATE),)),

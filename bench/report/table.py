@@ -86,8 +86,8 @@ def markdown(results, level_one=True):
     lines += [f"- {line}" for line in machine_lines(results)]
     if not results.get("complete"):
         lines += ["", "**This run was cut short: what follows is what was measured until then.**"]
-    lines += ["", "Median over the rounds, least and greatest in brackets. Ratios are medians of the ratios within each "
-              f"round to {results['base']}. A row in which something was lost, refused, wrong or limited by the "
+    lines += ["", "Median over the rounds, least and greatest in brackets. Ratios are medians of the ratios within "
+              f"each round to {results['base']}. A row in which something was lost, refused, wrong or limited by the "
               "generator is marked in bold and not ranked.", ""]
     for workload in results["workloads"]:
         rows = [r for r in results["rows"] if r["workload"] == workload["name"]]

@@ -181,6 +181,10 @@ class Cell:
             self.window.start = Window.read(self.server.pid)
         elif self.window.start is not None and self.window.end is None:
             self.window.end = Window.read(self.server.pid)
+        else:
+            return
+        # Both ends of the window are in the series too, so that even a short one has a rate.
+        self.sampler.sample()
 
     def _judge(self, load, kernel_before):
         record = self.record

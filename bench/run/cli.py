@@ -61,7 +61,7 @@ def _add_run(commands):
     run.add_argument("--window", type=_positive(float), metavar="SECONDS", help="steady window of each cell")
     run.add_argument("--warmup", type=float, metavar="SECONDS", help="warm-up before it")
     run.add_argument("--connections", type=_positive(int), metavar="N",
-                     help="override the number of connections of every workload")
+                     help="at most so many connections in every workload")
     run.add_argument("--results", type=Path, default=None, help="(default: results/ in the build folder)")
     run.add_argument("--run-id", default=None, help="name of the run's folder (default: date and time)")
     run.add_argument("--port", type=int, default=None, help="port of the servers (default: a free one each time)")
@@ -118,7 +118,7 @@ def _chosen(args):
     else:
         load = workloads.choose(args.workloads or (workloads.FULL_SET if args.full else workloads.QUICK_SET))
     if args.connections:
-        load = [w.scaled(args.connections) for w in load]
+        load = [w.capped(args.connections) for w in load]
     return chosen, load
 
 

@@ -26,7 +26,8 @@ class Sampler:
 
     def sample(self):
         """Take one sample of every address and plan the next."""
-        self._next = max(self._next, time.monotonic() - self._interval_s) + self._interval_s
+        now = time.monotonic()
+        self._next = self._next + self._interval_s if 0 <= now - self._next < self._interval_s else now + self._interval_s
         row = {}
         at = time.time()
         for address in self._addresses:

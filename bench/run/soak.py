@@ -1,4 +1,4 @@
-"""The soak: text that is not ASCII, messages of 10 MiB among small ones, for hours; the memory's slope is the result."""
+"""The soak: text that is not ASCII, messages of 10 MiB among small ones, for hours; the memory's slope results."""
 
 from run import measures
 from run.errors import RunError

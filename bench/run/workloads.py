@@ -52,8 +52,10 @@ class Workload:
         """permessage-deflate is negotiated."""
         return "deflate" in self.needs
 
-    def scaled(self, connections):
-        """The same with another number of connections (for tests and small machines)."""
+    def capped(self, connections):
+        """The same with at most so many connections (for tests and small machines)."""
+        if connections >= self.connections:
+            return self
         return replace(self, connections=connections, title=f"{self.title} (here: {connections:,} connections)")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the Go tests of the dashboard's files and reports each as a TAP line; checks that the dashboard is up to date."""
+"""Runs the Go tests of the dashboard's files, each as a TAP line; checks that the dashboard is up to date."""
 
 import json
 import shutil
