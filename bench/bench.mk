@@ -2,6 +2,7 @@
 
 -include bench/load/load.mk
 -include bench/exporter/exporter.mk
+-include bench/peers/peers.mk
 
 BENCH_TOOLS := $(BUILD)/bench/load $(BUILD)/bench/exporter
 BENCH := $(PYTHON) bench/run --build $(BUILD)/bench
