@@ -1,6 +1,6 @@
 # `make check`: everything that can be judged without running the library. `make check-NAME` runs one of them.
 
-CHECKS := layers contracts headers exports install size text format shell man cppcheck tidy
+CHECKS := layers contracts headers exports install size text cases format shell man cppcheck tidy
 .PHONY: check $(addprefix check-,$(CHECKS))
 
 # Written by hand and in C: what the format and the analysers look at.
@@ -28,6 +28,8 @@ check-size:
 	@$(PYTHON) scripts/check-size.py
 check-text:
 	@$(PYTHON) scripts/check-text.py
+check-cases:
+	@$(PYTHON) scripts/check-cases.py
 check-shell:
 	@scripts/check-shell.sh
 check-man:

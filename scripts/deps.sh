@@ -17,6 +17,7 @@ build hdr:openssl/ssl.h libssl-dev
 build hdr:zlib.h zlib1g-dev
 test hdr:cmocka.h libcmocka-dev
 test cmd:/usr/bin/python3 python3
+test cmd:strace strace
 test py:websockets python3-websockets optional
 test cmd:openssl openssl optional
 test cmd:chromium chromium optional

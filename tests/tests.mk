@@ -27,6 +27,7 @@ RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B)
 test:
 	@scripts/deps.sh --quiet build test
 	@$(SUBMAKE) VARIANT=asan test-build
+	@$(if $(call chosen,tests/integration/hostile_release.py),$(SUBMAKE) VARIANT=release $(BUILD)/examples/echo)
 	@$(SUBMAKE) VARIANT=asan test-run
 
 ## test-tsan: the threaded C tests under ThreadSanitizer

@@ -39,10 +39,11 @@ def release_path(*parts):
 
 
 class Server(Program):
-    """A running example; `owner` has addCleanup."""
+    """A running example; `owner` has addCleanup. `name` is an example, a path, or a whole command."""
 
     def __init__(self, owner, *options, name="echo", **popen):
-        super().__init__(owner, name, "--listen", LOCAL, *options, **popen)
+        command = (name,) if isinstance(name, str) else name
+        super().__init__(owner, *command, "--listen", LOCAL, *options, **popen)
         [self.address] = self.addresses()
         self.pid = self.process.pid
 
@@ -109,7 +110,7 @@ class ServerCase(unittest.TestCase):
     @classmethod
     def serve(cls, *options, program="echo"):
         """One more server for all tests of the class."""
-        kind = kind_options() if program == "echo" else ()
+        kind = () if program == "chat" else kind_options()
         owner = types.SimpleNamespace(addCleanup=cls.addClassCleanup)
         server = Server(owner, *options, *kind, name=program)
         cls.servers.append(server)
@@ -124,7 +125,7 @@ class ServerCase(unittest.TestCase):
             client.finish()
 
     def start(self, *options, program="echo", **popen):
-        """An echo of this test's own; `program` may be the path of another build's."""
+        """An echo of this test's own; `program` as Server knows it."""
         return Server(self, *options, *kind_options(), name=program, **popen)
 
     def assert_status(self, status, *more, **parts):
