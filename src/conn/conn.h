@@ -241,6 +241,8 @@ tws_err conn_sticky_locked(const tws_conn *c);
 tws_err conn_input_fill(tws_conn *c, uint32_t need, int64_t deadline);
 /* Receives straight into a caller's buffer; input must be empty. */
 tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_t deadline);
+/* Ends an open connection that has had no data for as long as the idle timeout. */
+tws_err conn_check_idle(tws_conn *c, int64_t now);
 /* Gives a borrowed buffer back when nothing is in it. */
 void conn_input_release(tws_conn *c);
 /* Puts back the byte that the zero behind the last message stands for. */

@@ -108,6 +108,10 @@ static tws_err handle_control(tws_conn *c, const struct wire_frame *f, int64_t d
     err = f->opcode == WIRE_PING ? handle_ping(c, data, f->len) : handle_pong(c, data, f->len);
     if (err)
         return err;
+    /* Control frames keep the line from falling silent, which is when idleness is looked at else. */
+    err = conn_check_idle(c, atomic_load_explicit(&c->last_rx, memory_order_relaxed));
+    if (err)
+        return err;
     /* A handler may have closed the connection. */
     return conn_state(c) == CONN_OPEN || c->drop || c->rest_readable ? TWS_OK : conn_sticky(c);
 }
@@ -178,6 +182,7 @@ tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len)
     if (m->frame.masked)
         wire_mask(data, len, m->frame.key, m->frame_done);
     m->frame_done += len;
+    c->last_data = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
     if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_feed(&m->utf8, data, len))
         return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
                     "text is not valid UTF-8");

@@ -144,12 +144,22 @@ static void keepalive_ping(tws_conn *c)
     conn_kick(c);
 }
 
+tws_err conn_check_idle(tws_conn *c, int64_t now)
+{
+    struct conn_cause cause = {TWS_ERR_IDLE, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0, "idle timeout"};
+
+    if (conn_state(c) != CONN_OPEN || !passed(now, c->last_data, conn_timeout(c, TWS_TIMEOUT_IDLE)))
+        return TWS_OK;
+    return conn_fail(c, &cause, TWS_CLOSE_GOING_AWAY);
+}
+
 /* Nothing came for a while: give memory back, ping, or give the peer up. */
 static tws_err silence(tws_conn *c)
 {
     int64_t now = base_clock_coarse_ns();
     int64_t last = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
     tws_ms interval = conn_timeout(c, TWS_TIMEOUT_PING_INTERVAL);
+    tws_err err;
 
     if (passed(now, last, INPUT_TRIM_MS)) {
         c->in.hot = 0;
@@ -160,14 +170,9 @@ static tws_err silence(tws_conn *c)
             c->msg.whole.cap = 0;
         }
     }
-    if (passed(now, c->last_data, conn_timeout(c, TWS_TIMEOUT_IDLE))) {
-        struct conn_cause cause = {TWS_ERR_IDLE, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0,
-                                   "idle timeout"};
-
-        return conn_fail(c, &cause, TWS_CLOSE_GOING_AWAY);
-    }
-    if (conn_state(c) != CONN_OPEN)
-        return TWS_OK;
+    err = conn_check_idle(c, now);
+    if (err || conn_state(c) != CONN_OPEN)
+        return err;
     if (c->pinged) {
         tws_ms timeout = conn_timeout(c, TWS_TIMEOUT_PING);
 
@@ -279,8 +284,11 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
                 continue; /* woken for nothing */
         }
         err = not_received(c, (int)n);
-        if (err)
+        if (err) {
+            if (since)
+                c->msg.waited += base_clock_coarse_ns() - since;
             return err;
+        }
     }
 }
 
