@@ -31,7 +31,7 @@ peer_build()
     cd "$peer_dir" || return
     peer_stamp="$peer_cc $PEER_CFLAGS $PEER_LIBS $(peer_version)"
     if [ -x "$1/server" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$peer_stamp" ] &&
-        [ -z "$(find . ../lib -newer "$1/server" -type f)" ]; then
+        [ -z "$(find . ../lib/cc.sh ../lib/beast -newer "$1/server" -type f)" ]; then
         return 0
     fi
     # The lists are words, not one argument.

@@ -36,6 +36,9 @@ peer_version()
     tws_number=$(sed -n 's/^#define TWS_VERSION_[A-Z]* *\([0-9]*\).*/\1/p' "$peer_root/include/tws/types.h" |
         head -n 3 | paste -s -d .)
     tws_commit=$(git -C "$peer_root" rev-parse --short HEAD 2>/dev/null || echo unknown)
+    if [ -n "$(git -C "$peer_root" status --porcelain -- src include examples 2>/dev/null)" ]; then
+        tws_commit="$tws_commit and changes"
+    fi
     echo "libtws $tws_number ($tws_commit), $("${CC:-cc}" --version 2>/dev/null | head -n 1 || echo 'no compiler')"
 }
 
