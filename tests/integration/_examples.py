@@ -145,11 +145,12 @@ class BareClient:
     def stop_reading(self):
         self.writer.transport.pause_reading()
 
-    def send(self, opcode, payload):
-        """Sends one short frame, masked with zeros."""
+    def send(self, opcode, payload, times=1):
+        """Sends a short frame, masked with zeros; several of them in one packet."""
         if len(payload) > 125:
             raise ValueError("short frames only")
-        self.writer.write(bytes([0x80 | opcode, 0x80 | len(payload), 0, 0, 0, 0]) + payload)
+        frame = bytes([0x80 | opcode, 0x80 | len(payload), 0, 0, 0, 0]) + payload
+        self.writer.write(frame * times)
 
     async def next_frame(self):
         """Waits for a frame; returns opcode and payload."""
