@@ -90,6 +90,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
     }
     pthread_mutex_lock(&c->mu);
     c->peer_closed = true;
+    c->error.clean = c->close_queued;
     if (conn_state(c) == CONN_OPEN) {
         c->error.code = TWS_ERR_PEER_CLOSED;
         c->error.phase = TWS_PHASE_READ;
@@ -211,9 +212,6 @@ static void finish_handshake(tws_conn *c, int64_t deadline)
         err = await_peer_close(c, deadline);
         if (!err && interrupted)
             net_stream_shutdown(&c->stream, SHUT_WR);
-        pthread_mutex_lock(&c->mu);
-        c->error.clean = c->peer_closed && c->close_queued;
-        pthread_mutex_unlock(&c->mu);
         if (!err)
             linger(c, deadline);
         c->drop = false;

@@ -92,6 +92,7 @@ static void queue_wanted(tws_conn *c)
     if (c->close_wanted && !c->close_queued && queue_close_frame(c)) {
         c->close_wanted = false;
         c->close_queued = true;
+        c->error.clean = c->peer_closed;
     }
 }
 
