@@ -78,8 +78,9 @@ static void choose_threads(tws_server_options *opt)
 {
     const char *kind = getenv("TWS_TEST_THREADS");
 
-    (void)opt;
-    if (kind && strcmp(kind, "kernel") != 0)
+    if (kind && strcmp(kind, "light") == 0)
+        opt->threads = TWS_THREADS_LIGHT;
+    else if (kind && strcmp(kind, "kernel") != 0)
         fail_msg("TWS_TEST_THREADS=%s: there is no such kind of thread", kind);
 }
 
@@ -174,7 +175,7 @@ void rig_release(struct rig *r)
     pthread_mutex_unlock(&r->park->mu);
 }
 
-void rig_close(struct rig *r)
+void rig_end(struct rig *r)
 {
     rig_release(r);
     client_close(&r->client);
@@ -183,6 +184,11 @@ void rig_close(struct rig *r)
     pthread_cond_destroy(&r->park->changed);
     pthread_mutex_destroy(&r->park->mu);
     free(r->park);
+}
+
+void rig_close(struct rig *r)
+{
+    rig_end(r);
     support_assert_census(r->before);
 }
 

@@ -93,7 +93,9 @@ void rig_options(tws_server_options *opt);
 void rig_open(struct rig *r, const tws_server_options *opt);
 /* Lets the handler return, so that the library finishes the connection. */
 void rig_release(struct rig *r);
-/* Ends everything and sees that nothing is left behind. */
+/* Ends everything. */
+void rig_end(struct rig *r);
+/* The same, and sees that nothing is left behind. */
 void rig_close(struct rig *r);
 
 /* A thread that reads a connection to its end and keeps count. */
