@@ -15,8 +15,8 @@ The contract of a function is the /** ... */ comment above it:
      */
     TWS_API tws_err tws_name(tws_conn *c, int name);
 
-Nothing here knows C beyond what such headers use: no function pointers as parameters (they have typedefs), no
-declarations split by preprocessor conditions.
+Nothing here knows C beyond what such headers use: no declarations split by preprocessor conditions, no attributes
+behind the parameters.
 """
 
 import glob
@@ -41,11 +41,12 @@ class Function:
         self.returns = match.group(1).strip()
         self.name = match.group(2)
         inner = match.group(3).strip()
-        self.params = [] if inner in ("", "void") else [p.strip() for p in inner.split(",")]
+        self.params = [] if inner in ("", "void") else split_params(inner)
         self.doc = Doc(comment) if comment else None
 
     def param_names(self):
-        return [re.search(r"(\w+)(?:\[\w*\])?$", p).group(1) for p in self.params]
+        """The name is the last word, or stands in (*name) where the parameter is a function."""
+        return [(re.search(r"\(\*(\w+)\)", p) or re.search(r"(\w+)(?:\[\w*\])?$", p)).group(1) for p in self.params]
 
     def prototype(self):
         star = "" if self.returns.endswith("*") else " "
@@ -139,6 +140,18 @@ class Header:
         if match:
             self.types.append(Type(self.path, match.group(1), comment, code))
         return end + 1
+
+
+def split_params(text):
+    """Splits at the commas outside of parentheses."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
 
 
 def strip_comment(comment):

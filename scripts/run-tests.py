@@ -2,7 +2,7 @@
 """Runs test programs one after the other and counts their single test cases.
 
 C programs speak TAP (cmocka does when asked by its environment); Python drivers speak TAP or are unittest
-programs. A program that ends badly, runs no case, runs fewer cases than it announced, outlives its time limit or
+programs. PROGRAM@KIND runs it with TWS_TEST_THREADS=KIND. A program that ends badly, runs no case, runs fewer cases than it announced, outlives its time limit or
 leaves a process behind counts as failed, whatever it printed. The last line is always
 "N passed, N failed, N skipped".
 """
@@ -212,8 +212,10 @@ def main():
     env = environment(args.build)
     total = Count()
     failed_programs = []
-    for program in args.programs:
-        name = short_name(program)
+    for asked in args.programs:
+        program, _, kind = asked.partition("@")
+        name = short_name(program) + ("@" + kind if kind else "")
+        env["TWS_TEST_THREADS"] = kind or "kernel"
         log_path = os.path.join(logs, f"{args.name}-{name.replace(os.sep, '-')}.log")
         began = time.monotonic()
         count, lines = judge(program, log_path, env, args.timeout)

@@ -110,6 +110,11 @@ class Contracts(Tree):
         self.header("TWS_API tws_err tws_thing(tws_conn *c);\n")
         self.finds("check-contracts.py", "tws_thing has no contract comment")
 
+    def test_function_as_parameter(self):
+        self.header(CONTRACT.replace("tws_conn *c)", "int (*c)(void *p, int q), int last[2])")
+                    .replace(" * @return", " * @param last the rest\n * @return"))
+        self.passes("check-contracts.py")
+
     def test_parts_missing(self):
         self.header(CONTRACT.replace(" * Threads: any.\n", "").replace("@param c", "@param d"))
         self.finds("check-contracts.py", "which threads", "describes (d) but takes (c)")
