@@ -2,6 +2,7 @@
 
 import select
 import signal
+import socket
 import time
 
 from _rawclient import BINARY, CONTINUATION, PING, PONG, TEXT, Frame, frame
@@ -139,6 +140,12 @@ class Concurrency(ServerCase):
                 push(client, message, 64 * len(message))
                 client.reset()
                 other.echo(b"unharmed")
+
+    def test_half_closed_peer_still_gets_its_answers(self):
+        with self.server.open() as client:
+            client.send(frame(TEXT, b"first") + frame(BINARY, bytes(100_000)))
+            client.socket.shutdown(socket.SHUT_WR)
+            self.assertEqual(client.frames(), [Frame(TEXT, b"first"), Frame(BINARY, bytes(100_000))])
 
     def test_B113_pause_in_the_middle_of_a_frame(self):
         whole = frame(TEXT, b"abc" * 100)

@@ -1,8 +1,10 @@
 """Peers that read too slowly, flood, or come and go too fast; others are served meanwhile, and nothing is left."""
 
+import contextlib
 import threading
 import time
 
+from _examples import PATIENCE
 from _rawclient import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame
 from _server import ServerCase, main
 
@@ -92,6 +94,37 @@ class Traffic(ServerCase):
                 taken = client.rest()  # what was on its way; nothing stands behind a torn frame
                 self.assertLess(len(taken), 8 * MIB)
                 self.assertEqual(taken.strip(b"\0"), b"\x82\x7f\0\0\0\0\0\x80")
+
+    def test_reader_that_takes_a_little_is_cut_by_the_write_timeout(self):
+        """The timeout is for the whole write, however it trickles."""
+        server = self.start("--write-timeout", "1000")
+        with Healthy(server):
+            level = server.level()
+            with server.open(small=True) as client:
+                client.send(frame(BINARY, bytes(8 * MIB)))
+                begin, taken = time.monotonic(), 0
+                with contextlib.suppress(ConnectionResetError):
+                    while server.level() != level and taken < MIB:
+                        taken += len(client.socket.recv(1024))
+                        time.sleep(0.02)
+                server.wait_for_level(level)
+                print(f"cut after {time.monotonic() - begin:.2f} s and {taken} bytes", flush=True)
+                self.assertLess(taken, MIB)
+
+    def test_idle_peer_is_closed_although_it_pings(self):
+        server = self.start("--idle", "1000")
+        with Healthy(server), server.open() as client:
+            client.echo(b"begin")
+            begin = time.monotonic()
+            while not client.hung_up() and time.monotonic() - begin < PATIENCE:
+                client.send(frame(PING, b"still here"))
+                time.sleep(0.1)
+            seconds = time.monotonic() - begin
+            print(f"closed after {seconds:.2f} s", flush=True)
+            self.assertGreater(seconds, 0.9)
+            *pongs, last = client.frames()
+            self.assertEqual({f.opcode for f in pongs}, {PONG})
+            self.assertEqual((last.opcode, last.payload[:2]), (CLOSE, (1001).to_bytes(2, "big")))
 
     def test_reset_storm(self):
         def storm():
