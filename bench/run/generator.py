@@ -5,14 +5,13 @@ import os
 import select
 
 SCHEMA = 1
-DRAIN_S = 10
 
 
 def argv(program, workload, timing, url, json_path, part=None):
     """Command line for one cell; `part` is a companion of the workload instead of its main load."""
     part = part or workload
     line = [program, "-c", part.connections, "--connect-rate", workload.connect_rate, *part.arguments,
-            "-d", timing.window_s, "--warmup", timing.warmup_s, "--drain", DRAIN_S, "--json", json_path]
+            "-d", timing.window_s, "--warmup", timing.warmup_s, "--drain", workload.drain_s, "--json", json_path]
     if workload.deflate:
         line.append("--deflate")
     if workload.tls:

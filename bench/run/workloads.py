@@ -41,6 +41,7 @@ class Workload:
     timing: Optional[Timing] = None
     companions: tuple = ()
     sample_s: float = 1.0
+    drain_s: float = 10.0
 
     @property
     def tls(self):
@@ -68,7 +69,7 @@ _BROADCAST = ("cpu_percent", "rss", "messages_per_s", "mbps_down") + measures.TA
 
 _PLAIN = (
     Workload("W1", "bandwidth: 1,000 connections × 500 msg/s × 1,000 B", 1000, ("-r", "500", "-s", "1000"),
-             "mbps_down"),
+             "mbps_down", drain_s=3.0),
     Workload("W2", "CPU and memory: 1,000 connections × 100 msg/s × 1,000 B", 1000, ("-r", "100", "-s", "1000"),
              "cpu_percent", table=_MEMORY),
     Workload("W3", "many connections: 10,000 × 10 msg/s × 1,000 B", 10000, ("-r", "10", "-s", "1000"),
