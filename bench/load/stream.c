@@ -18,6 +18,8 @@ SSL_CTX *stream_context(const struct options *o, const char **why)
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
+    /* One recv for many records; conn_receive reads until nothing is left inside. */
+    SSL_CTX_set_read_ahead(ctx, 1);
     SSL_CTX_set_verify(ctx, o->insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
     int rc = o->ca != NULL ? SSL_CTX_load_verify_locations(ctx, o->ca, NULL)
                            : SSL_CTX_set_default_verify_paths(ctx);
