@@ -12,6 +12,9 @@ TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integr
 # The checkers of `make check` and the test runner are tested too.
 TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 
+# What runs a server runs once more with light threads.
+with_light = $(1) $(addsuffix @light,$(filter %conn_% %server_% %cases_% %hostile_%,$(1)))
+
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
 TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
@@ -38,10 +41,10 @@ test-tsan:
 
 test-build: $(call chosen,$(TEST_PROGS)) $(if $(call chosen,$(TEST_DRIVERS)),$(EXAMPLES))
 test-run:
-	@$(RUN_TESTS) $(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS))
+	@$(RUN_TESTS) $(call with_light,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
 tsan-build: $(call chosen,$(TSAN_PROGS))
 tsan-run:
-	@$(RUN_TESTS) --name tsan --timeout 400 $(call chosen,$(TSAN_PROGS))
+	@$(RUN_TESTS) --name tsan --timeout 400 $(call with_light,$(call chosen,$(TSAN_PROGS)))
 
 $(TEST_OBJS): private ROOM_CPP := -Itests -Itests/unit -Itests/support
 

@@ -39,14 +39,31 @@ static int carrier_init(struct light_runtime *rt, struct light_carrier *c, uint3
     return 0;
 }
 
-static void carrier_destroy(struct light_carrier *c)
+static void carrier_close(struct light_carrier *c)
 {
-    light_sockets_free(c->rt, c->dead);
+    struct light_socket *dead;
+
+    pthread_mutex_lock(&c->mu);
+    c->closed = true;
+    dead = c->dead;
+    c->dead = NULL;
+    pthread_mutex_unlock(&c->mu);
+    light_sockets_free(c->rt, dead);
     if (c->epoll_fd >= 0)
         close(c->epoll_fd);
     if (c->wake_fd >= 0)
         close(c->wake_fd);
-    pthread_mutex_destroy(&c->mu);
+}
+
+void light_runtime_unref(struct light_runtime *rt)
+{
+    if (!base_ref_put(&rt->refs))
+        return;
+    for (uint32_t i = 0; i < rt->carrier_count; i++)
+        pthread_mutex_destroy(&rt->carriers[i].mu);
+    base_free(rt->rt.allocator, rt->carriers);
+    pthread_mutex_destroy(&rt->rt.mu);
+    base_free(rt->rt.allocator, rt);
 }
 
 static uint32_t core_count(void)
@@ -68,11 +85,9 @@ static void runtime_stop(struct light_runtime *rt)
     light_drivers_join(rt);
     light_helpers_stop(&rt->helpers);
     for (uint32_t i = 0; i < rt->carrier_count; i++)
-        carrier_destroy(&rt->carriers[i]);
-    base_free(rt->rt.allocator, rt->carriers);
+        carrier_close(&rt->carriers[i]);
     light_stacks_destroy(&rt->stacks);
-    pthread_mutex_destroy(&rt->rt.mu);
-    base_free(rt->rt.allocator, rt);
+    light_runtime_unref(rt);
 }
 
 static int runtime_start(struct light_runtime *rt)
@@ -101,6 +116,7 @@ static int light_runtime_new(struct task_runtime **out, const struct task_option
 
     if (!rt)
         return -ENOMEM;
+    base_ref_init(&rt->refs);
     rt->rt.allocator = opt->allocator;
     pthread_mutex_init(&rt->rt.mu, NULL);
     strncpy(rt->name, opt->name, sizeof rt->name - 1);

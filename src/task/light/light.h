@@ -17,6 +17,7 @@
 #ifndef TASK_LIGHT_H
 #define TASK_LIGHT_H
 
+#include "base/ref.h"
 #include "task/light/context.h"
 #include "task/light/stack.h"
 #include "task/light/wheel.h"
@@ -73,6 +74,7 @@ struct light_carrier {
     task_mutex mu;
     struct light_list inbox;          /* mu */
     struct light_socket *dead;        /* mu: to be freed between two rounds */
+    bool closed;                      /* mu: no driver looks at it any more */
     _Atomic bool asleep;              /* in epoll_wait, or about to be */
     _Atomic bool inbox_full;          /* a hint: something is in inbox or dead */
     struct light_driver *driver;      /* rt->mu */
@@ -96,6 +98,7 @@ struct light_helpers { /* pthreads that run what blocks */
 
 struct light_runtime {
     struct task_runtime rt;
+    struct base_ref refs; /* its owner, and every socket: connections may outlive their server */
     struct light_helpers helpers;
     struct light_stacks stacks;
     uint32_t carrier_count;
@@ -147,6 +150,7 @@ void light_drivers_join(struct light_runtime *rt);
 
 /* ---- light.c ---- */
 
+void light_runtime_unref(struct light_runtime *rt);
 int light_park(struct light_task *t, struct task_park *p, int64_t deadline);
 void light_trim_stack(struct light_task *t);
 

@@ -33,6 +33,7 @@ int light_socket_init(struct task_socket *s, struct task_runtime *rt)
         s->light = NULL;
         return -saved;
     }
+    base_ref_get(&lr->refs);
     return 0;
 }
 
@@ -43,11 +44,20 @@ void light_socket_close(struct task_socket *s)
     struct light_socket *ls = s->light;
     struct light_carrier *c = ls->carrier;
 
+    struct light_runtime *rt = c->rt;
+    bool closed;
+
     pthread_mutex_lock(&c->mu);
-    ls->next = c->dead;
-    c->dead = ls;
-    atomic_store(&c->inbox_full, true);
+    closed = c->closed;
+    if (!closed) {
+        ls->next = c->dead;
+        c->dead = ls;
+        atomic_store(&c->inbox_full, true);
+    }
     pthread_mutex_unlock(&c->mu);
+    if (closed)
+        base_free(rt->rt.allocator, ls);
+    light_runtime_unref(rt);
     s->light = NULL;
 }
 
