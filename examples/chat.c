@@ -237,7 +237,7 @@ static void say_what_to_try(const tws_server *server)
     }
     tws_server_address(server, 0, at, sizeof at);
     printf("\n  chat      http://%s/    (open it in two tabs)\n", at);
-    printf("  echo      python3 -m websockets ws://%s/echo\n", at);
+    printf("  echo      python3 -m websockets ws://%s/echo    (or any other client)\n", at);
     printf("  counters  http://%s/metrics\n\nCtrl-C ends it.\n", at);
 }
 

@@ -206,8 +206,7 @@ static void set_option(struct settings *s, int option, const char *name, const c
         if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
             bad_option(name, value, "neither kernel nor light");
         }
-        s->server.threads =
-            strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+        s->server.threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
         break;
     case 'k':
         s->server.carriers = (uint32_t)number(name, value, 1024);

@@ -31,7 +31,8 @@ class CommandLine(unittest.TestCase):
         status, output, errors = run("echo", "--help")
         self.assertEqual((status, errors), (0, ""))
         for option in ("--listen", "--unix", "--max-message", "--max-connections",
-                       "--max-per-address", "--stack", "--no-join", "--metrics", "--min-rate",
+                       "--max-per-address", "--threads", "--carriers", "--stack",
+                       "--no-join", "--metrics", "--min-rate",
                        "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
                        "--write-timeout", "--close-timeout"):
             self.assertIn(option, output)
@@ -48,6 +49,7 @@ class CommandLine(unittest.TestCase):
                 (["--stack", "99999999999999999999999"], "too large"),
                 (["--ping", "1.5"], "1.5"),
                 (["--idle", "86400001"], "too large"),
+                (["--threads", "heavy"], "heavy"),
                 (["--unix", "x" * 400], "too long"),
                 (["--listen", LOCAL] * 17, "too many")):
             with self.subTest(args=args[:2]):
@@ -198,6 +200,15 @@ class Echo(unittest.IsolatedAsyncioTestCase):
         [address] = self.start("--listen", LOCAL, "--stack", "131072")
         async with connect(address) as client:
             self.assertEqual(await echoed(client, "x" * 100_000), "x" * 100_000)
+
+    async def test_both_kinds_of_threads(self):
+        for args in (["--threads", "kernel"], ["--threads", "light", "--carriers", "1"]):
+            with self.subTest(args=args):
+                [address] = self.start("--listen", LOCAL, *args)
+                clients = [await connect(address) for _ in range(20)]
+                for client in clients:
+                    self.assertEqual(await echoed(client, "x" * 5000), "x" * 5000)
+                self.assertEqual(await asyncio.to_thread(self.program.end), 0)
 
     async def test_ping(self):
         [address] = self.start("--listen", LOCAL, "--ping", "200")
