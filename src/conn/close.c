@@ -185,15 +185,13 @@ static tws_err await_peer_close(tws_conn *c, int64_t deadline)
 static void linger(tws_conn *c, int64_t deadline)
 {
     size_t total = 0;
-    size_t n = 0;
 
     conn_input_restore(c);
-    c->in.rd = c->in.wr = 0;
-    if (!c->in.buf)
-        return;
-    while (total < CLOSE_DISCARD_MAX && conn_state(c) != CONN_ENDED &&
-           conn_input_direct(c, c->in.buf, c->in.cap, &n, deadline) == TWS_OK)
-        total += n;
+    do {
+        total += conn_input_len(c);
+        c->in.rd = c->in.wr;
+    } while (total < CLOSE_DISCARD_MAX && conn_state(c) != CONN_ENDED &&
+             conn_input_fill(c, 1, deadline) == TWS_OK);
 }
 
 static void finish_handshake(tws_conn *c, int64_t deadline)

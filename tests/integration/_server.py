@@ -74,7 +74,8 @@ class Server(Program):
         return {"threads": self.threads(), "descriptors": self.descriptors()}
 
     def wait_for_level(self, level):
-        wait_for(f"{level}, but have {self.level()}", lambda: self.level() == level)
+        wait_for(f"{level}, but have {self.level()}",
+                 lambda: all(n <= level[what] for what, n in self.level().items()))
 
     def end_well(self):
         """Ends it as Ctrl-C does; what a sanitizer has found comes out now."""
