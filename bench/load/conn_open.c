@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "conn.h"
 
@@ -67,11 +68,10 @@ static int dial(const struct conn *c, const struct address *to)
     }
     if (connect(fd, (const struct sockaddr *)&to->sa, to->len) == 0 || errno == EINPROGRESS)
         return fd;
-fail:
-    on = errno;
-    struct stream s = {.fd = fd};
-    stream_close(&s);
-    errno = on;
+fail:;
+    int saved = errno;
+    close(fd);
+    errno = saved;
     return -1;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -327,6 +328,12 @@ int json_open(struct json_file *j, const char *path)
         j->file = stdout;
         return 0;
     }
+    /* A device or a pipe is written to, never replaced. */
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        j->file = fopen(path, "w");
+        return j->file != NULL ? 0 : -1;
+    }
     if (asprintf(&j->temporary, "%s.part", path) < 0) {
         j->temporary = NULL;
         return -1;
@@ -345,7 +352,7 @@ int json_write(struct json_file *j, const struct result *r)
         return failed ? -1 : 0;
     failed = fclose(j->file) != 0 || failed;
     j->file = NULL;
-    if (failed || rename(j->temporary, j->path) != 0)
+    if (failed || (j->temporary != NULL && rename(j->temporary, j->path) != 0))
         return -1;
     free(j->temporary);
     j->temporary = NULL;

@@ -68,6 +68,18 @@ class FaultTest(Case):
                 self.assertIn("every connection was lost", run.err)
                 self.assertIn(kind, run.err)
 
+    def test_garbage(self):
+        """Random bytes as frames, and random bytes as deflate: every connection ends as a breach of protocol."""
+        for mode, arguments in (("garbage", []), ("deflate_garbage", ["--deflate"])):
+            with self.subTest(mode=mode), raw_peer(mode) as server:
+                run = load("-c", 60, "-r", 100, "-d", 3, "--warmup", 0, "--drain", 0.5, *arguments, server.url)
+                self.assertEqual(run.json["connections"]["open"], 60)
+                kinds = set(run.json["errors"])
+                self.assertIn("protocol", kinds)
+                allowed = {"protocol", "mismatch", "unexpected", "reset", "eof"}
+                self.assertEqual({k for k in kinds - allowed if not k.startswith("closed_")}, set())
+                self.assertEqual(run.status, 0 if run.json["connections"]["lost"] < 60 else 1)
+
     def test_fragments_and_pings_are_fine(self):
         for mode in ("fragment", "ping", "slow_tail"):
             with self.subTest(mode=mode), raw_peer(mode) as server:

@@ -21,7 +21,7 @@ import time
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MODES = """echo corrupt swap swallow twice close eof status bad_accept masked rsv fragment ping hang silent deaf_close
- broadcast broadcast_others batch extension slow_tail short opcode""".split()
+ broadcast broadcast_others batch extension slow_tail short opcode garbage deflate_garbage""".split()
 
 
 class Counts:
@@ -115,7 +115,8 @@ class Peer:
         accept = base64.b64encode(hashlib.sha1(key + GUID).digest())
         if mode == "bad_accept":
             accept = accept[::-1]
-        extra = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if mode == "extension" else b""
+        deflate = mode in ("extension", "deflate_garbage")
+        extra = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if deflate else b""
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nCONNECTION: keep-alive, Upgrade\r\n"
                      + extra + b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n")
 
@@ -169,6 +170,10 @@ class Peer:
             raise Gone
         elif mode == "masked" and fault:
             sock.sendall(bytes([0x81, 0x80 | 1]) + b"aaaab")
+        elif mode == "garbage":
+            sock.sendall(os.urandom(n))
+        elif mode == "deflate_garbage":
+            sock.sendall(frame(opcode, os.urandom(n * 20), first=0x40))
         elif mode == "rsv" and fault:
             sock.sendall(frame(opcode, payload, first=0x40))
         elif mode == "fragment":
@@ -196,7 +201,7 @@ class Peer:
                 self.counts.add(zero_masks=1)
             if opcode in (1, 2):
                 assert fin
-                if opcode == 1:
+                if opcode == 1 and self.args.mode != "deflate_garbage":
                     payload.decode("utf-8")
                 self.counts.add(messages=1, bytes=len(payload), **{"text" if opcode == 1 else "binary": 1})
                 if self.counts.first is None:
@@ -209,7 +214,7 @@ class Peer:
                 sock.sendall(frame(8, payload[:2]))
                 raise Gone
             elif opcode == 10:
-                assert payload in (b"between", b"are you there"), payload
+                assert payload in (b"between", b"are you there") or self.args.mode == "garbage", payload
                 self.counts.add(pongs=1)
             else:
                 raise AssertionError(f"opcode {opcode}")

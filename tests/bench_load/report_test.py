@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -74,6 +75,18 @@ class CommandLineTest(Case):
                                       stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn("No space left", done.stderr)
+
+    def test_json_to_a_device(self):
+        """Not a regular file: written to, never replaced."""
+        with raw_peer() as server:
+            done = subprocess.run([LOAD, "-d", "0.2", "--warmup", "0", "--json", "/dev/full", server.url],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("/dev/full: No space left", done.stderr)
+            self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+            done = subprocess.run([LOAD, "-q", "-d", "0.2", "--warmup", "0", "--json", "/dev/stdout", server.url],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=True)
+            self.assertEqual(json.JSONDecoder().raw_decode(done.stdout)[0]["status"], "ok")
 
     def test_descriptors(self):
         def limit(soft, hard):
