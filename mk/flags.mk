@@ -4,6 +4,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 AR ?= ar
+OBJCOPY ?= objcopy
 # Debian's own Python, for which its python3-* packages are.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 WERROR ?= -Werror

@@ -6,6 +6,8 @@ LIB_OBJS := $(patsubst %,$(B)/obj/%.o,$(basename $(LIB_SRCS)))
 
 SONAME := libtws.so.$(VERSION_MAJOR)
 STATIC_LIB := $(B)/libtws.a
+# The same with internal names visible, for the unit tests.
+OBJECTS_LIB := $(B)/libtws-objects.a
 SHARED_LIB := $(B)/libtws.so.$(VERSION)
 
 .PHONY: lib
@@ -26,7 +28,18 @@ $(B)/lib-objects.txt: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LIB_OBJS)' | cmp -s - $@ || echo '$(LIB_OBJS)' > $@
 
-$(STATIC_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
+# One object in which only the public names are global: no short internal name meets one of the program's.
+$(B)/obj/libtws.o: $(LIB_OBJS) $(B)/lib-objects.txt
+	$(call say,LD,$@)
+	$(Q)$(LD) -r -o $@ $(LIB_OBJS)
+	$(Q)$(OBJCOPY) --localize-hidden $@
+
+$(STATIC_LIB): $(B)/obj/libtws.o
+	@rm -f $@
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $<
+
+$(OBJECTS_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
 	@rm -f $@
 	$(call say,AR,$@)
 	$(Q)$(AR) rcs $@ $(LIB_OBJS)

@@ -48,10 +48,10 @@ tsan-run:
 
 $(TEST_OBJS): private ROOM_CPP := -Itests -Itests/unit -Itests/support
 
-$(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(STATIC_LIB)
+$(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(OBJECTS_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(STATIC_LIB) $(ALL_LDFLAGS) -lcmocka -lm $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(OBJECTS_LIB) $(ALL_LDFLAGS) -lcmocka -lm $(LIBS) -o $@
 
 .SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
 -include $(TEST_OBJS:.o=.d)
