@@ -36,7 +36,10 @@ enum join_result { JOIN_OK, JOIN_NAME_TAKEN, JOIN_FULL, JOIN_BROKEN };
  */
 enum join_result room_join(struct member *m, const char *room_name);
 
-/* Sends a text (valid UTF-8, at most ROOM_TEXT_BYTES) to everyone in the member's room, the member included. */
+/*
+ * Sends a text (valid UTF-8, at most ROOM_TEXT_BYTES) to everyone in the member's room, the member
+ * included.
+ */
 void room_say(struct member *m, const char *text, size_t len);
 
 /* Takes a member out of its room and tells the others. */
