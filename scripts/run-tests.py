@@ -40,6 +40,8 @@ def environment(build):
     env["CMOCKA_MESSAGE_OUTPUT"] = "TAP"
     env["TWS_BUILD"] = os.path.abspath(build)
     env["PYTHONDONTWRITEBYTECODE"] = env["PYTHONFAULTHANDLER"] = "1"
+    # Browsers keep crash reports and caches there whatever their profile directory is.
+    env["XDG_CONFIG_HOME"] = env["XDG_CACHE_HOME"] = os.path.join(env["TWS_BUILD"], "test-home")
     for name, value in (
         ("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:check_initialization_order=1"),
         ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),

@@ -125,7 +125,8 @@ def kosoku(args):
     print(f"autobahn: installing {KOSOKU} into {home}", flush=True)
     shutil.rmtree(home, ignore_errors=True)
     for command in ([new_enough_python(), "-m", "venv", home],
-                    [os.path.join(home, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", KOSOKU]):
+                    [os.path.join(home, "bin", "pip"), "install", "--quiet", "--no-cache-dir",
+                     "--disable-pip-version-check", KOSOKU]):
         if subprocess.run(command).returncode != 0:
             raise Fault(f"this failed: {' '.join(command)}")
     with open(stamp, "w", encoding="utf-8") as f:
