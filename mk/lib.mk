@@ -28,10 +28,13 @@ $(B)/lib-objects.txt: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LIB_OBJS)' | cmp -s - $@ || echo '$(LIB_OBJS)' > $@
 
+# With -flto the objects hold no code yet: gcc makes it while it joins them.
+RELINK = $(if $(filter -flto%,$(CFLAGS)),$(CC) $(ALL_CFLAGS) -flinker-output=nolto-rel -nostdlib,$(LD)) -r
+
 # One object in which only the public names are global: no short internal name meets one of the program's.
 $(B)/obj/libtws.o: $(LIB_OBJS) $(B)/lib-objects.txt
 	$(call say,LD,$@)
-	$(Q)$(LD) -r -o $@ $(LIB_OBJS)
+	$(Q)$(RELINK) -o $@ $(LIB_OBJS)
 	$(Q)$(OBJCOPY) --localize-hidden $@
 
 $(STATIC_LIB): $(B)/obj/libtws.o

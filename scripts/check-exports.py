@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The shared library exports exactly what the headers declare, and the library holds no global state.
+"""Both forms of the library export exactly what the headers declare, and there is no global state.
 
-usage: check-exports.py SHARED_LIB STATIC_LIB
+usage: check-exports.py SHARED_LIB STATIC_LIB OBJECTS_LIB      the last: an archive of the single objects
 """
 
 import re
@@ -20,16 +20,16 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def exported(shared):
+def exported(*command):
     """Names of kind 'A' are the version nodes themselves."""
-    rows = [line.split() for line in run("nm", "-D", "--defined-only", shared).splitlines()]
+    rows = [line.split() for line in run("nm", "--defined-only", *command).splitlines()]
     return {row[2].split("@")[0] for row in rows if len(row) == 3 and row[1] != "A"}
 
 
-def writable(static):
+def writable(objects):
     """Objects in writable sections of the archive; what the linker only relocates is constant afterwards."""
     found, member = [], "?"
-    for line in run("objdump", "-t", static).splitlines():
+    for line in run("objdump", "-t", objects).splitlines():
         match = re.match(r"(\S+\.o):\s", line)
         if match:
             member = match.group(1)
@@ -41,22 +41,23 @@ def writable(static):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         print(__doc__, file=sys.stderr)
         return 2
-    shared, static = sys.argv[1:]
+    shared, static, objects = sys.argv[1:]
     declared = {fn.name for h in headers.read_headers() for fn in h.functions}
-    have = exported(shared)
-    faults = [f"{shared}: {name} is declared TWS_API but not exported" for name in sorted(declared - have)]
-    faults += [f"{shared}: {name} is exported but not declared TWS_API" for name in sorted(have - declared)]
-    faults += [f"{static}({member}): {name} is global state ({section})"
-               for member, section, name in writable(static) if (member, re.sub(r"\.\d+$", "", name)) not in ALLOWED_GLOBALS]
+    faults = []
+    for path, have in ((shared, exported("-D", shared)), (static, exported("-g", static))):
+        faults += [f"{path}: {name} is declared TWS_API but not exported" for name in sorted(declared - have)]
+        faults += [f"{path}: {name} is exported but not declared TWS_API" for name in sorted(have - declared)]
+    faults += [f"{objects}({member}): {name} is global state ({section})" for member, section, name
+               in writable(objects) if (member, re.sub(r"\.\d+$", "", name)) not in ALLOWED_GLOBALS]
     soname = re.search(r"SONAME\s+(\S+)", run("objdump", "-p", shared))
     major = re.search(r"#define TWS_VERSION_MAJOR (\d+)", open("include/tws/types.h", encoding="utf-8").read())
     if not soname or not major or soname.group(1) != f"libtws.so.{major.group(1)}":
         faults.append(f"{shared}: SONAME is {soname and soname.group(1)}, not libtws.so.MAJOR")
-    print("\n".join(faults) if faults else f"exports: {len(have)} functions, no global state")
-    return 1 if faults or not have else 0
+    print("\n".join(faults) if faults else f"exports: {len(declared)} functions, no global state")
+    return 1 if faults or not declared else 0
 
 
 if __name__ == "__main__":
