@@ -10,21 +10,21 @@ extern "C" {
 
 /* Sums over a server's connections, open and ended. */
 typedef struct tws_server_stats {
-    uint64_t open;               /* connections after their handshake */
-    uint64_t handshaking;        /* connections before it */
-    uint64_t accepted;           /* sockets accepted */
-    uint64_t upgraded;           /* handshakes that became connections */
-    uint64_t refused_full;       /* max_connections */
-    uint64_t refused_address;    /* max_per_address */
+    uint64_t open;                /* connections after their handshake */
+    uint64_t handshaking;         /* connections before it */
+    uint64_t accepted;            /* sockets accepted */
+    uint64_t upgraded;            /* handshakes that became connections */
+    uint64_t refused_full;        /* max_connections */
+    uint64_t refused_address;     /* max_per_address */
     uint64_t refused_descriptors; /* no descriptor to accept with */
-    uint64_t refused_threads;    /* no thread or no memory for it */
-    uint64_t pages;              /* plain HTTP requests answered */
-    uint64_t threads;            /* connection threads, of either kind, that exist now */
-    uint64_t carriers;           /* pthreads that run light threads, without spare ones */
-    uint64_t handovers;          /* carriers taken from a handler that did not come back */
-    uint64_t helpers;            /* pthreads that run tws_blocking() */
-    uint64_t deepest_stack;      /* bytes, with the option measure_stacks */
-    uint64_t buffers_lent;       /* shared receive buffers in use now */
+    uint64_t refused_threads;     /* no thread or no memory for it */
+    uint64_t pages;               /* plain HTTP requests answered */
+    uint64_t threads;             /* connection threads, of either kind, that exist now */
+    uint64_t carriers;            /* pthreads that run light threads, without spare ones */
+    uint64_t handovers;           /* carriers taken from a handler that did not come back */
+    uint64_t helpers;             /* pthreads that run tws_blocking() */
+    uint64_t deepest_stack;       /* bytes, with the option measure_stacks */
+    uint64_t buffers_lent;        /* shared receive buffers in use now */
     uint64_t messages_in, messages_out, bytes_in, bytes_out, wire_in, wire_out;
     uint64_t pings_in, pings_out, pongs_in, pongs_out;
     uint64_t timeouts, joined;

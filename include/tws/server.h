@@ -102,7 +102,8 @@ TWS_API bool tws_request_header_at(const tws_request *r, size_t index, const cha
  * Threads: any.
  * RFC: 6265 5.4
  */
-TWS_API ptrdiff_t tws_request_cookie(const tws_request *r, const char *name, char *buf, size_t size);
+TWS_API ptrdiff_t tws_request_cookie(const tws_request *r, const char *name, char *buf,
+                                     size_t size);
 
 /**
  * The subprotocols that the client offers, one by one, in its order of preference.
@@ -231,11 +232,11 @@ typedef void (*tws_handshake_end_fn)(const tws_error *error, const tws_request *
 
 /* How opening handshakes are judged. */
 typedef struct tws_upgrade_options {
-    size_t size;               /* set by the initialiser */
-    tws_ms handshake_timeout;  /* for the whole of it, however it drips; default 10,000 */
-    uint32_t max_head_bytes;   /* request line and headers; default 16,384; at most 65,535 */
-    uint32_t max_head_fields;  /* header lines; default 100; at most 1,000 */
-    bool any_origin;           /* do not look at Origin; default false */
+    size_t size;              /* set by the initialiser */
+    tws_ms handshake_timeout; /* for the whole of it, however it drips; default 10,000 */
+    uint32_t max_head_bytes;  /* request line and headers; default 16,384; at most 65,535 */
+    uint32_t max_head_fields; /* header lines; default 100; at most 1,000 */
+    bool any_origin;          /* do not look at Origin; default false */
     /*
      * Origins allowed besides the server's own ("http://" and the Host header). Behind a proxy that
      * ends TLS, list the public "https://" origin.
@@ -251,7 +252,7 @@ typedef struct tws_upgrade_options {
     tws_upgrade_fn on_upgrade;
     tws_page_fn on_page;
     tws_handshake_end_fn on_handshake_end;
-    void *hook_arg; /* handed to the three above */
+    void *hook_arg;                 /* handed to the three above */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
     uint64_t reserved[16];
     tws_conn_options conn;
@@ -322,10 +323,10 @@ typedef struct tws_server_options {
      */
     const char *const *listen;
     size_t listen_count;
-    int backlog;       /* default 4,096, which the system may lower */
-    bool reuse_port;   /* SO_REUSEPORT: several processes share an address; default false */
+    int backlog;     /* default 4,096, which the system may lower */
+    bool reuse_port; /* SO_REUSEPORT: several processes share an address; default false */
     tws_connection_fn on_connection;
-    void *arg; /* handed to on_connection, and to the hooks unless hook_arg is set */
+    void *arg;                /* handed to on_connection, and to the hooks unless hook_arg is set */
     uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */
     uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503.
                                  Peers on Unix sockets are not counted. */

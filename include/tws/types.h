@@ -70,13 +70,16 @@ typedef enum tws_close_code {
  */
 typedef struct tws_message {
     tws_opcode opcode;
-    uint32_t flags;    /* reserved, 0 */
+    uint32_t flags; /* reserved, 0 */
     char *data;
     size_t len;
     void *owner; /* the library's own, do not touch */
 } tws_message;
 
-#define TWS_MESSAGE_INIT {TWS_TEXT, 0, 0, 0, 0}
+#define TWS_MESSAGE_INIT                                                                           \
+    {                                                                                              \
+        TWS_TEXT, 0, 0, 0, 0                                                                       \
+    }
 
 /*
  * Memory for the library, in place of malloc, realloc and free. `alloc` and `resize` return NULL

@@ -14,7 +14,7 @@ struct base_pool {
     pthread_mutex_t mu;
     const tws_allocator *allocator;
     size_t block_size;
-    void *free_list;   /* mu */
+    void *free_list; /* mu */
     uint32_t free_max;
     uint32_t free_now; /* mu */
     uint32_t lent;     /* mu */

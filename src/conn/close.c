@@ -152,8 +152,10 @@ static bool take_reader(tws_conn *c, int64_t deadline)
     }
     pthread_mutex_unlock(&c->mu);
     atomic_store(&c->reader_wanted, false);
-    if (mine)
+    if (mine) {
         atomic_store(&c->reader, task_self());
+        conn_input_restore(c);
+    }
     return mine;
 }
 
@@ -216,8 +218,8 @@ static void finish_handshake(tws_conn *c, int64_t deadline)
         conn_reader_leave(c);
     }
     if (err == TWS_ERR_TIMEOUT)
-        cause = (struct conn_cause){TWS_ERR_CLOSE_TIMEOUT, TWS_PHASE_CLOSE, TWS_CAUSE_TIMEOUT, 0,
-                                    NULL};
+        cause =
+            (struct conn_cause){TWS_ERR_CLOSE_TIMEOUT, TWS_PHASE_CLOSE, TWS_CAUSE_TIMEOUT, 0, NULL};
     conn_end(c, &cause);
 }
 

@@ -26,8 +26,8 @@
 struct conn_env {
     struct base_ref refs;
     const tws_allocator *allocator;
-    struct base_pool blocks; /* each becomes a connection, with what fits behind it */
-    uint32_t area_min;       /* receive area behind it, at least; 0: none, buffers are borrowed */
+    struct base_pool blocks;  /* each becomes a connection, with what fits behind it */
+    uint32_t area_min;        /* receive area behind it, at least; 0: none, buffers are borrowed */
     struct base_pool buffers; /* CONN_BUFFER bytes: borrowed while there is more to receive */
     struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
 };
@@ -66,9 +66,9 @@ struct conn_input {
     uint32_t rd, wr;
     uint8_t *area; /* NULL: none */
     uint32_t area_cap;
-    uint8_t hot;     /* receives for which a borrowed buffer is kept although it is empty */
-    bool filled;     /* the last receive filled the buffer: there is probably more */
-    bool borrowed;   /* buf is from env->buffers */
+    uint8_t hot;      /* receives for which a borrowed buffer is kept although it is empty */
+    bool filled;      /* the last receive filled the buffer: there is probably more */
+    bool borrowed;    /* buf is from env->buffers */
     uint8_t *zero_at; /* where a byte was overwritten with zero; NULL */
     uint8_t zero_was;
 };
@@ -96,19 +96,19 @@ struct conn_incoming {
     /* What was handed out last; NULL. Writers compare with it, hence atomic; conn_view(). */
     _Atomic(const uint8_t *) view;
     size_t view_len;
-    uint8_t opcode;       /* of the message */
-    bool in_frame;        /* a data frame's header has been taken, its payload not yet whole */
-    bool in_message;      /* a data message has begun and its last frame has not ended */
-    bool streaming;       /* opened by tws_next_reader */
-    bool in_place;        /* frame_done bytes of the frame still stand in the input, from rd on */
-    _Atomic bool more;    /* a whole message waits in the input behind the one handed out */
+    uint8_t opcode;    /* of the message */
+    bool in_frame;     /* a data frame's header has been taken, its payload not yet whole */
+    bool in_message;   /* a data message has begun and its last frame has not ended */
+    bool streaming;    /* opened by tws_next_reader */
+    bool in_place;     /* frame_done bytes of the frame still stand in the input, from rd on */
+    _Atomic bool more; /* a whole message waits in the input behind the one handed out */
     struct conn_assembly whole;
 };
 
 struct conn_counters { /* each written by one role only, read by anybody */
     _Atomic uint64_t messages_in, bytes_in, wire_in, pings_in, pongs_in, fragments_in; /* reader */
-    _Atomic uint64_t messages_out, bytes_out, wire_out, joined; /* writer */
-    _Atomic uint64_t pings_out, pongs_out, timeouts;            /* anybody, CONN_ADD */
+    _Atomic uint64_t messages_out, bytes_out, wire_out, joined;                        /* writer */
+    _Atomic uint64_t pings_out, pongs_out, timeouts; /* anybody, CONN_ADD */
 };
 
 /* Counters of control frames, which both roles and callers add to. */
@@ -141,8 +141,8 @@ struct tws_conn {
     struct conn_incoming msg;
     _Atomic int64_t last_rx; /* coarse */
     int64_t last_data;       /* coarse: last byte of a data message */
-    bool pinged;          /* a keepalive ping is out */
-    bool drop;            /* the reader is finishing the closing handshake: data is dropped */
+    bool pinged;             /* a keepalive ping is out */
+    bool drop;               /* the reader is finishing the closing handshake: data is dropped */
     uint32_t control_count;
     int64_t control_since;
     tws_control_fn on_ping, on_pong;
@@ -157,8 +157,8 @@ struct tws_conn {
     bool close_wanted;     /* our close frame is to be sent before anything else */
     bool close_queued;     /* it has been put into out or sent */
     bool pong_wanted;
-    bool peer_closed;      /* the peer's close frame has come */
-    bool finishing;        /* somebody is doing the closing handshake */
+    bool peer_closed;           /* the peer's close frame has come */
+    bool finishing;             /* somebody is doing the closing handshake */
     _Atomic bool rest_readable; /* ended by a failed write: what came before may still be read */
     uint8_t pong_len;
     uint8_t pong_data[WIRE_CONTROL_MAX];
@@ -170,7 +170,7 @@ struct tws_conn {
     uintptr_t writer_owner;
     struct conn_counters count;
     int64_t opened;
-    int64_t ping_sent;            /* reader's: when the keepalive ping left; 0 */
+    int64_t ping_sent; /* reader's: when the keepalive ping left; 0 */
     _Atomic int64_t rtt_us;
 
     /* Writer's: bytes that must leave before anything else. */

@@ -150,9 +150,9 @@ static void describe(const struct conn_error *e, tws_error *out)
                       strerror_r(e->sys_errno, text, sizeof text));
     }
     if (e->close_code && e->close_code != TWS_CLOSE_ABNORMAL && (size_t)n < room)
-        n += snprintf(out->text + n, room - (size_t)n, " (%s %u%s%.*s)",
-                      e->code == TWS_ERR_PEER_CLOSED ? "received" : "sent", e->close_code,
-                      e->reason_len && e->reason != e->detail ? " " : "", e->reason_len, e->reason);
+        snprintf(out->text + n, room - (size_t)n, " (%s %u%s%.*s)",
+                 e->code == TWS_ERR_PEER_CLOSED ? "received" : "sent", e->close_code,
+                 e->reason_len && e->reason != e->detail ? " " : "", e->reason_len, e->reason);
 }
 
 void tws_conn_error(tws_conn *c, tws_error *out)

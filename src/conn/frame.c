@@ -161,7 +161,7 @@ tws_err conn_next_frame(tws_conn *c, int64_t deadline)
 
         if (n < 0)
             return fail(c, TWS_ERR_PROTOCOL, TWS_CAUSE_PEER, TWS_CLOSE_PROTOCOL_ERROR,
-                        wire_fault_text((enum wire_fault)-n));
+                        wire_fault_text((enum wire_fault) - n));
         if (n == 0)
             err = want(c, conn_input_len(c) + 1, deadline);
         else if (f.opcode >= WIRE_CLOSE)

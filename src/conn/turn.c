@@ -71,8 +71,8 @@ static bool queue_close_frame(tws_conn *c)
     struct wire_frame f = {.opcode = WIRE_CLOSE, .fin = true};
     struct iovec iov = {.iov_base = payload};
 
-    iov.iov_len = wire_close_write(payload, c->error.sent_code, c->error.reason,
-                                   c->error.reason_len);
+    iov.iov_len =
+        wire_close_write(payload, c->error.sent_code, c->error.reason, c->error.reason_len);
     f.len = iov.iov_len;
     return conn_out_append(c, &f, &iov, 1);
 }

@@ -232,9 +232,8 @@ tws_err tws_next_writer(tws_conn *c, tws_opcode opcode, tws_writer **out)
 /* Sends a fragment. A timeout before its first byte leaves everything as it was. */
 static tws_err writer_fragment(tws_writer *w, const void *data, size_t len, bool fin)
 {
-    struct wire_frame f = {.opcode = w->begun ? WIRE_CONT : (uint8_t)w->opcode,
-                           .fin = fin,
-                           .len = len};
+    struct wire_frame f = {
+        .opcode = w->begun ? WIRE_CONT : (uint8_t)w->opcode, .fin = fin, .len = len};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
     tws_err err = write_frame(w->conn, &f, &iov, len > 0, CONN_TURN_WRITER);
 

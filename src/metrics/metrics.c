@@ -4,7 +4,6 @@
 #include "metrics/prometheus.h"
 #include "server/server.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,19 +157,17 @@ static void put_traffic(struct prometheus *p, const tws_server_stats *s)
 /* Resident pages of this process; 0 when it cannot be told. */
 static uint64_t resident_pages(void)
 {
-    char text[128];
-    unsigned long long pages = 0;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n;
+    char text[128] = "";
+    FILE *file = fopen("/proc/self/statm", "re");
+    char *resident;
 
-    if (fd < 0)
+    if (!file)
         return 0;
-    n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = 0;
-    return sscanf(text, "%*u %llu", &pages) == 1 ? pages : 0;
+    if (!fgets(text, sizeof text, file))
+        text[0] = 0;
+    fclose(file);
+    resident = strchr(text, ' '); /* behind the total size */
+    return resident ? strtoull(resident, NULL, 10) : 0;
 }
 
 static void put_process(struct prometheus *p, const tws_server_stats *s)

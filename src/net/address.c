@@ -66,7 +66,7 @@ void net_peer_save(union net_peer *peer, const struct sockaddr *addr)
 
 void net_peer_of(union net_peer *peer, int fd)
 {
-    struct sockaddr_storage addr;
+    struct sockaddr_storage addr = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof addr;
 
     memset(peer, 0, sizeof *peer);

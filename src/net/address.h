@@ -2,8 +2,8 @@
 #ifndef NET_ADDRESS_H
 #define NET_ADDRESS_H
 
-#include <stdbool.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
 

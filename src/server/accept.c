@@ -31,7 +31,7 @@ struct refused {
 
 struct acceptor {
     tws_server *s;
-    struct pollfd *fds; /* listeners, the stop event, refused sockets */
+    struct pollfd *fds;                  /* listeners, the stop event, refused sockets */
     struct refused refused[REFUSED_MAX]; /* oldest first */
     size_t refused_count;
     int spare; /* given up to be able to accept and refuse when there is no other descriptor */
@@ -125,8 +125,8 @@ static bool admit(struct acceptor *a, int fd, const union net_peer *peer)
     s->totals.accepted++;
     full = s->opt.max_connections > 0 && s->connections >= s->opt.max_connections;
     if (!full && s->opt.max_per_address > 0 && net_peer_key(peer, &key))
-        counted = address_table_add(&s->per_address, server_allocator(s), &key,
-                                    s->opt.max_per_address);
+        counted =
+            address_table_add(&s->per_address, server_allocator(s), &key, s->opt.max_per_address);
     if (!full && counted == 1)
         s->connections++;
     pthread_mutex_unlock(&s->mu);

@@ -46,9 +46,8 @@ tws_err tws_reply_status(tws_reply *a, int status)
 /* Headers that the library writes itself, or that would change what the bytes after it mean. */
 static bool owned_by_library(struct wire_text name)
 {
-    static const char *const names[] = {"Connection",        "Upgrade", "Content-Length",
-                                        "Content-Type",      "Date",    "Server",
-                                        "Transfer-Encoding"};
+    static const char *const names[] = {"Connection", "Upgrade", "Content-Length",   "Content-Type",
+                                        "Date",       "Server",  "Transfer-Encoding"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (wire_text_is(name, names[i]))

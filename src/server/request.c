@@ -18,7 +18,7 @@ size_t request_size(const struct http_head *h, const struct handshake_request *h
 
 static char *text_of(const tws_request *r)
 {
-    return (char *)(uintptr_t)(r->fields + r->nfields);
+    return (char *)(uintptr_t)r + r->text;
 }
 
 static uint16_t put(tws_request *r, size_t *at, const char *text, size_t len)
@@ -40,6 +40,7 @@ tws_request *request_build(void *mem, const struct http_head *h, const uint8_t *
     r->peer = *peer;
     r->fd = fd;
     r->nfields = h->nfields;
+    r->text = (uint32_t)(sizeof *r + h->nfields * sizeof(struct request_field));
     r->method = put(r, &at, hs->method.at, hs->method.len);
     r->path = put(r, &at, hs->path.at, hs->path.len);
     r->query = put(r, &at, hs->query.at ? hs->query.at : "", hs->query.len);

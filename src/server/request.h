@@ -19,6 +19,7 @@ struct request_field {
 struct tws_request {
     union net_peer peer;
     int fd; /* for the local address; the connection's */
+    uint32_t text; /* offset of the text from the structure's beginning */
     uint16_t nfields;
     uint16_t method, path, query; /* offsets into text */
     struct request_field fields[];

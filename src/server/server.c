@@ -102,9 +102,10 @@ static void log_stuck(void *server, uint64_t label, tws_ms ms)
 {
     tws_server *s = server;
 
-    base_logf(&s->log, TWS_LOG_WARNING,
-              "the handler of connection %llu has kept its carrier for %d ms; the others were moved",
-              (unsigned long long)label, (int)ms);
+    base_logf(
+        &s->log, TWS_LOG_WARNING,
+        "the handler of connection %llu has kept its carrier for %d ms; the others were moved",
+        (unsigned long long)label, (int)ms);
 }
 
 static tws_err start_threads(tws_server *s, tws_error *e)

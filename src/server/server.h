@@ -57,15 +57,15 @@ struct tws_server {
     bool acceptor_runs, watcher_runs;
 
     task_mutex mu;
-    struct server_peer *peers; /* mu */
-    uint32_t connections;      /* mu: sockets that have, or are about to have, a thread */
-    uint32_t open, handshaking; /* mu: by stage */
-    bool draining;             /* mu: new peers are cut, new connections closed */
-    bool cutting;              /* mu: time is up for everybody */
-    uint32_t drains;           /* mu: calls in progress */
-    bool drained;              /* mu */
-    bool was_cut;              /* mu: a connection had to be cut */
-    struct task_queue drain_done; /* mu */
+    struct server_peer *peers;        /* mu */
+    uint32_t connections;             /* mu: sockets that have, or are about to have, a thread */
+    uint32_t open, handshaking;       /* mu: by stage */
+    bool draining;                    /* mu: new peers are cut, new connections closed */
+    bool cutting;                     /* mu: time is up for everybody */
+    uint32_t drains;                  /* mu: calls in progress */
+    bool drained;                     /* mu */
+    bool was_cut;                     /* mu: a connection had to be cut */
+    struct task_queue drain_done;     /* mu */
     struct address_table per_address; /* mu */
     struct server_totals totals;      /* mu */
 };

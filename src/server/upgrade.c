@@ -27,7 +27,7 @@ struct handshake {
     bool request_on_heap;
     tws_reply reply;
     enum upgrade_end end;
-    int status;          /* of the answer; 0: none was sent */
+    int status; /* of the answer; 0: none was sent */
     int sys_errno;
     const char *why;
 };
@@ -98,7 +98,8 @@ static enum upgrade_end receive_more(struct handshake *h, size_t cap)
     if (n < 0)
         return io_failed(h, (int)n);
     if (n == 0)
-        return ended(h, UPGRADE_DISCONNECTED, "the peer ended its side before the request was whole");
+        return ended(h, UPGRADE_DISCONNECTED,
+                     "the peer ended its side before the request was whole");
     h->len += (size_t)n;
     return UPGRADE_DONE;
 }
@@ -337,8 +338,8 @@ static void answer_refusal(struct handshake *h)
                                    .nheaders = h->reply.nheaders};
 
     if (!r.body && end != UPGRADE_PAGE) {
-        int n = snprintf(text, sizeof text, "%d %s: %s\n", r.status, http_status_text(r.status),
-                         why);
+        int n =
+            snprintf(text, sizeof text, "%d %s: %s\n", r.status, http_status_text(r.status), why);
 
         r.body = text;
         r.body_len = n < (int)sizeof text ? (size_t)n : sizeof text - 1;

@@ -26,10 +26,10 @@ struct kernel_runtime {
     char name[16];
     uint32_t next_core; /* index of the core that the next thread gets */
     uint32_t core_count;
-    cpu_set_t cores;  /* that this process may use */
+    cpu_set_t cores; /* that this process may use */
     bool spread;
-    bool have_last;   /* rt.mu */
-    pthread_t last;   /* rt.mu: ended, to be joined by the next one that ends */
+    bool have_last; /* rt.mu */
+    pthread_t last; /* rt.mu: ended, to be joined by the next one that ends */
 };
 
 struct kernel_start {
@@ -296,8 +296,7 @@ static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
         if (errno != EINTR)
             return -errno;
         /* A restarted wait begins its period anew: under a storm of signals count by the clock. */
-        if (begin &&
-            base_clock_coarse_ns() - begin >= s->recv_wait * BASE_NS_PER_MS)
+        if (begin && base_clock_coarse_ns() - begin >= s->recv_wait * BASE_NS_PER_MS)
             return -EAGAIN;
     }
 }

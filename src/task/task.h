@@ -73,7 +73,7 @@ enum task_kind_id { TASK_KERNEL = 0, TASK_LIGHT = 1 };
 struct task_options {
     enum task_kind_id kind;
     size_t stack_size;
-    bool spread;      /* kernel threads: one core each in turn */
+    bool spread;       /* kernel threads: one core each in turn */
     uint32_t carriers; /* of light threads; 0: one per core */
     bool paint;        /* light threads: measure how deep stacks are used */
     tws_ms stuck_ms;   /* light threads: when a handler counts as stuck; 0: the default */
@@ -153,9 +153,9 @@ struct task_socket {
     int fd;
     _Atomic bool interrupted; /* kernel threads: the reading side has been shut down */
     /* Kernel threads; the reader's own. */
-    bool recv_waits;  /* the next task_recv blocks in the system call itself */
-    tws_ms recv_wait; /* SO_RCVTIMEO as it stands */
-    int edge_fd;      /* waits for new input after an interrupt; -1: none yet */
+    bool recv_waits;            /* the next task_recv blocks in the system call itself */
+    tws_ms recv_wait;           /* SO_RCVTIMEO as it stands */
+    int edge_fd;                /* waits for new input after an interrupt; -1: none yet */
     struct light_socket *light; /* light threads */
 };
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

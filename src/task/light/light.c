@@ -180,8 +180,8 @@ static struct light_carrier *pick_carrier(struct light_runtime *rt)
         struct light_carrier *c = &rt->carriers[i];
         uint32_t tasks = atomic_load(&c->tasks), least = atomic_load(&best->tasks);
 
-        if (tasks < least || (tasks == least && atomic_load(&c->busy_ns) <
-                                                    atomic_load(&best->busy_ns)))
+        if (tasks < least ||
+            (tasks == least && atomic_load(&c->busy_ns) < atomic_load(&best->busy_ns)))
             best = c;
     }
     return best;

@@ -64,20 +64,20 @@ struct light_carrier {
     struct light_runtime *rt;
     uint32_t index;
     int epoll_fd, wake_fd;
-    _Atomic uint64_t state; /* generation << 32 | run << 1 | mode */
-    struct light_list ready;   /* driver's */
-    struct light_wheel wheel;  /* driver's */
-    int64_t now;               /* driver's: when the present round began */
-    _Atomic uint32_t tasks;    /* light threads that live here */
-    _Atomic uint64_t busy_ns;  /* spent outside epoll_wait */
+    _Atomic uint64_t state;   /* generation << 32 | run << 1 | mode */
+    struct light_list ready;  /* driver's */
+    struct light_wheel wheel; /* driver's */
+    int64_t now;              /* driver's: when the present round began */
+    _Atomic uint32_t tasks;   /* light threads that live here */
+    _Atomic uint64_t busy_ns; /* spent outside epoll_wait */
 
     task_mutex mu;
-    struct light_list inbox;          /* mu */
-    struct light_socket *dead;        /* mu: to be freed between two rounds */
-    bool closed;                      /* mu: no driver looks at it any more */
-    _Atomic bool asleep;              /* in epoll_wait, or about to be */
-    _Atomic bool inbox_full;          /* a hint: something is in inbox or dead */
-    struct light_driver *driver;      /* rt->mu */
+    struct light_list inbox;     /* mu */
+    struct light_socket *dead;   /* mu: to be freed between two rounds */
+    bool closed;                 /* mu: no driver looks at it any more */
+    _Atomic bool asleep;         /* in epoll_wait, or about to be */
+    _Atomic bool inbox_full;     /* a hint: something is in inbox or dead */
+    struct light_driver *driver; /* rt->mu */
 
     /* The watch's. */
     uint64_t watch_state;

@@ -19,7 +19,7 @@ struct light_stack {
 struct light_stacks {
     task_mutex mu;
     const tws_allocator *allocator;
-    size_t slot_size; /* guard page included */
+    size_t slot_size;         /* guard page included */
     struct light_slab *slabs; /* mu */
     struct light_slot *free;  /* mu: the one given back last first */
     uint32_t in_use;          /* mu */
