@@ -39,7 +39,8 @@ test-tsan:
 	@$(SUBMAKE) VARIANT=tsan tsan-build
 	@$(SUBMAKE) VARIANT=tsan tsan-run
 
-test-build: $(call chosen,$(TEST_PROGS)) $(if $(call chosen,$(TEST_DRIVERS)),$(EXAMPLES))
+test-build: $(call chosen,$(TEST_PROGS)) \
+	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES))
 test-run:
 	@$(RUN_TESTS) $(call with_light,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
 tsan-build: $(call chosen,$(TSAN_PROGS))
