@@ -140,7 +140,9 @@ def make_command(words):
             yield f"{shlex.join(words)}: there is no target {word}"
     if len(targets) != 1 or not DRY.fullmatch(targets[0]):
         return
-    done = run_make("-n", *words[1:])
+    # Without a run, RESULTS has no default.
+    results = [] if any(w.startswith("RESULTS=") for w in words) else ["RESULTS=RUN"]
+    done = run_make("-n", *words[1:], *results)
     if done.returncode != 0:
         yield f"{shlex.join(words)}: {done.stdout.strip()}"
     for line in done.stdout.splitlines():
