@@ -48,8 +48,11 @@ class FaultTest(Case):
         for size in (1000, 20):
             with self.subTest(size=size):
                 run = self.fault("swallow", "-s", size)
-                self.assertEqual(run.json["messages"]["lost"], 30)
-                self.assertEqual(run.json["messages"]["received"], 270)
+                m = run.json["messages"]
+                self.assertEqual(m["received"], 270)
+                # The last one of each connection may still be thought to be under way.
+                self.assertEqual(m["lost"] + m["in_flight"], 30)
+                self.assertGreaterEqual(m["lost"], 27)
 
     def test_messages_that_nobody_waits_for(self):
         run = self.fault("twice")
@@ -59,12 +62,13 @@ class FaultTest(Case):
     def test_connections_that_end(self):
         for mode, kind in (("close", "closed_1013"), ("eof", "eof"), ("masked", "protocol"), ("rsv", "protocol")):
             with self.subTest(mode=mode):
-                run = self.fault(mode)
+                run = self.fault(mode, "-d", 40)
                 self.assertEqual(run.status, 1)
                 self.assertEqual(run.json["errors"], {kind: 3})
                 self.assertEqual(run.json["connections"]["lost"], 3)
-                self.assertEqual(run.json["messages"]["lost"], 3)
-                self.assertLess(run.json["elapsed_s"], 0.9)
+                self.assertGreaterEqual(run.json["messages"]["lost"], 3)
+                self.assertEqual(run.json["messages"]["received"], 27)
+                self.assertLess(run.json["elapsed_s"], 30)
                 self.assertIn("every connection was lost", run.err)
                 self.assertIn(kind, run.err)
 
