@@ -5,6 +5,7 @@ import re
 from report import panels
 
 COUNTER_GAP_S = 10.0
+CLOSE_S = 0.4
 
 
 class Series:
@@ -53,10 +54,17 @@ def _holds(value, operator, wanted):
 
 
 def _rate(points):
+    """Rates between samples; one that follows another closely is passed over, as its rate would be mostly noise."""
     out = []
-    for (t0, v0), (t1, v1) in zip(points, points[1:]):
-        if 0 < t1 - t0 <= COUNTER_GAP_S + 2 * _step(points) and v1 >= v0:
+    if not points:
+        return out
+    (t0, v0), longest = points[0], COUNTER_GAP_S + 2 * _step(points)
+    for t1, v1 in points[1:]:
+        if t1 - t0 < CLOSE_S and v1 >= v0:
+            continue
+        if t1 - t0 <= longest and v1 >= v0:
             out.append((t1, (v1 - v0) / (t1 - t0)))
+        t0, v0 = t1, v1
     return out
 
 

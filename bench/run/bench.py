@@ -92,7 +92,7 @@ class Bench:
             if not os.access(program, os.X_OK):
                 raise RunError(f"{program} is not there: run `make bench-tools`")
         self.store.create(run=self.run_id, started_unix=time.time(), base=self.options.base,
-                          machine=machine.describe(), versions=machine.versions(self.options.root),
+                          machine=machine.describe(), versions=machine.versions(self.options.root, self.load_program),
                           command=self.options.command,
                           workloads=[self._workload_facts(w) for w in workloads])
         ready, skipped = [], []

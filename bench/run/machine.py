@@ -63,12 +63,13 @@ def describe():
     }
 
 
-def versions(root):
+def versions(root, load_program):
     """Versions of the tools that a run stands on; None for what is not there."""
     changed = _first_line(["git", "status", "--porcelain", "--untracked-files=no"], cwd=root)
     return {
         "commit": _first_line(["git", "rev-parse", "--short=12", "HEAD"], cwd=root),
         "tree_changed": changed is not None,
+        "load": _first_line([str(load_program), "--version"]),
         "gcc": _first_line(["gcc", "--version"]),
         "openssl": _first_line(["openssl", "version"]),
         "python": platform.python_version(),

@@ -1,6 +1,7 @@
 """From readings to figures, and what keeps a cell from being ranked."""
 
 CARRIED_LEAST = 0.97
+WINDOW_OFF = 0.05
 BUSY_OTHERS_PERCENT = 15.0
 STARVED_PERCENT = 10.0
 WHOLE_CORE_PERCENT = 95.0
@@ -53,6 +54,8 @@ def fill(record, workload, load, window, kernel_before):
     busy = others > BUSY_OTHERS_PERCENT
     record["measures"]["others_percent"] = others
     record["marks"] = _marks(record["measures"], workload, load, busy)
+    if not workload.storm and abs(seconds - load["steady"]["window_s"]) > WINDOW_OFF * load["steady"]["window_s"]:
+        record["marks"].append("server was not read at the ends of the window")
     record["notes"] = _notes(record["measures"], workload, load, busy)
 
 

@@ -57,6 +57,14 @@ class Failures(harness.RunnerTest):
         self.assert_nothing_left()
         self.assertFalse(self.results()["complete"])
 
+    def test_second_run_waits_for_nobody(self):
+        self.begin(*self.run_arguments(*LONG))
+        self.wait_for_phase("steady", server="gws")
+        done = self.finish("run", "--run-id", "second", "--peers", "gws", *harness.TINY, *SHORT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("another comparison run is going on", done.stderr)
+        self.assertFalse((self.build / "results" / "second").exists())
+
     def test_port_that_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]

@@ -78,7 +78,7 @@ def generator_result(**changes):
         "connections": {"failed": 0, "lost": 0, "open": 10, "deflate": 0},
         "messages": {"sent": 3000, "expected": 3000, "lost": 0}, "errors": {}, "bottleneck": False,
         "cpu": {"percent": 10.0, "threads_percent": [5.0, 5.0], "threads_wait_percent": [0.0, None]},
-        "steady": {"received_per_s": 1000.0, "mbps_down": 8.0, "mbps_up": 8.0},
+        "steady": {"window_s": 10.0, "received_per_s": 1000.0, "mbps_down": 8.0, "mbps_up": 8.0},
         "latency_us": {"p50": 1.0, "p99": 2.0, "p999": 3.0},
     }
     for path, value in changes.items():
@@ -140,6 +140,10 @@ class Marks(unittest.TestCase):
         self.assertIn("far behind: not all was answered when the run ended", judged("W1", **behind)["notes"])
         self.assertIn("lost messages", judged("W1", connections__lost=1, **behind)["marks"])
 
+    def test_a_runner_that_came_late_says_so(self):
+        self.assertEqual(judged(steady__window_s=9.0)["marks"], ["server was not read at the ends of the window"])
+        self.assertEqual(judged(steady__window_s=9.8)["marks"], [])
+
     def test_deflate_that_was_declined_is_seen(self):
         self.assertEqual(judged("W2-deflate", connections__deflate=9)["marks"], ["deflate not agreed"])
         self.assertEqual(judged("W2-deflate", connections__deflate=10)["marks"], [])
@@ -184,6 +188,12 @@ class Formats(unittest.TestCase):
         lines = series.read(panels.panel("modes").lines[0])
         # A counter that went back (another process) gives no rate.
         self.assertEqual(lines, {("s",): [(1.0, 2.0), (2.0, 1.0)], ("u",): [(1.0, 0.5)]})
+
+    def test_a_sample_close_to_another_makes_no_rate(self):
+        stored = {"columns": [{"name": "process_cpu_seconds_total", "labels": {}}],
+                  "samples": [[10.0, 0.0], [10.1, 1.0], [12.0, 2.0]]}
+        series = Series(stored, {"window": {"start": 10.0}, "started_unix": 9.0})
+        self.assertEqual(series.single("cpu"), [(2.0, 1.0)])
 
     def test_csv_and_markdown_hold_every_row(self):
         results = results_of(cell("gws", 1, 90.0), cell("bad|name", 1, 80.0, marks=["lost messages"]))
