@@ -123,7 +123,8 @@ def make_database():
 
 
 def run_make(*args):
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    """As from a shell: not with what the make above has been told."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VARIANT", "BUILD", "T")}
     return subprocess.run(["make", "--no-print-directory", *args], cwd=ROOT, env=env, text=True, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
