@@ -18,7 +18,7 @@ struct request_field {
 /* One block: the structure, the fields, the text with a zero behind each string. */
 struct tws_request {
     union net_peer peer;
-    int fd; /* for the local address; the connection's */
+    int fd;        /* for the local address; the connection's */
     uint32_t text; /* offset of the text from the structure's beginning */
     uint16_t nfields;
     uint16_t method, path, query; /* offsets into text */

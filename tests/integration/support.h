@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
