@@ -205,6 +205,22 @@ class Pages(unittest.TestCase):
                 self.assertEqual(program.end(), 0, program.errors)
 
 
+class Memory(unittest.TestCase):
+    def test_the_command_makes_the_table(self):
+        script = str(ROOT / "bench" / "memory" / "memory.py")
+        echo = build_path("examples", "echo")
+        done = subprocess.run([sys.executable, script, "--echo", echo, "-n", "20"], capture_output=True, text=True,
+                              check=False, timeout=PATIENCE * 4)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = [line for line in README.section("Memory").split("\n") if line.startswith("|")]
+        made = done.stdout.splitlines()
+        self.assertEqual(made[:2], table[:2])
+
+        def shape(line):
+            return re.sub(r"-?\d+\.\d", "N", line)
+        self.assertEqual([shape(line) for line in made[2:]], [shape(line) for line in table[2:]])
+
+
 class Figures(Work):
     def test_figures_are_those_of_the_code(self):
         for page, words, source, constant in FIGURES:
