@@ -92,13 +92,13 @@ class Failures(harness.RunnerTest):
         self.assert_nothing_left()
 
     def test_full_disk(self):
-        """Results on a file system of 200 KiB, in a mount namespace of its own; it fills while the run goes on."""
+        """Results on a file system of 120 KiB, in a mount namespace of its own; it fills while the run goes on."""
         place = self.build / "small"
         place.mkdir()
         self.folder = self.build / "saved" / "test"
         run = self.command(*self.run_arguments("--workloads", "W2 W4", "--window", "1", "--rounds", "40", "--results",
                                                place))
-        script = (f"mount -t tmpfs -o size=200k none {place} && {{ \"$@\"; status=$?; cp -r {place} "
+        script = (f"mount -t tmpfs -o size=120k none {place} && {{ \"$@\"; status=$?; cp -r {place} "
                   f"{self.build}/saved; exit $status; }}")
         unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
         done = subprocess.run([*unshare, "sh", "-c", script, "sh", *run], env=self.environment(), capture_output=True,
