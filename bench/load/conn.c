@@ -68,6 +68,7 @@ static void account_lost(struct conn *c)
     if (c->tx.behind)
         counter_add(&s->behind, (uint64_t)-1);
     c->tx.behind = false;
+    counter_add(&s->begun, (uint64_t)0 - c->tx.batch);
     if (w->phase < PHASE_CLOSE) {
         if (c->muted) {
             counter_add(&s->muted_closed, 1);

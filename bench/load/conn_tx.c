@@ -70,6 +70,7 @@ static bool begin_batch(struct conn *c, uint64_t now)
     unsigned slots = b->slots - bodies_pick(b, c->id, (uint32_t)c->tx.next);
     c->tx.batch = n < slots ? (unsigned)n : slots;
     c->tx.offset = 0;
+    counter_add(&w->stats->begun, c->tx.batch);
     if (c->tx.when != NULL)
         c->tx.credit -= c->tx.batch;
     stamp_batch(c);

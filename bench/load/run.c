@@ -32,6 +32,7 @@ bool run_drained(const struct run *r)
         due += counter_get(&s->expected);
         done += counter_get(&s->received) + counter_get(&s->written_off);
         waiting += counter_get(&s->behind) + counter_get(&s->queued);
+        waiting += counter_get(&s->begun) > counter_get(&s->sent);
     }
     return done >= due && waiting == 0;
 }

@@ -50,6 +50,7 @@ struct stats {
     counter in_flight;   /* known when the drain ends */
     counter censored;
     counter connecting, opened, open_now, failed, lost, muted_closed, deflated;
+    counter begun;  /* messages whose sending began, without those of connections that are gone */
     counter behind; /* connections held back by a full socket, now */
     counter queued; /* connections waiting for their next due time */
     counter last_open_ns;
