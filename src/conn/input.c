@@ -237,7 +237,9 @@ static void heard(tws_conn *c, size_t n, int64_t since)
 /* Whether the reader may go on: the connection is open, or being read to its end. */
 static tws_err may_read(tws_conn *c)
 {
-    if (conn_state(c) == CONN_OPEN || c->drop || c->rest_readable)
+    enum conn_state state = conn_state(c);
+
+    if (state == CONN_OPEN || c->rest_readable || (c->drop && state != CONN_ENDED))
         return TWS_OK;
     return conn_sticky(c);
 }
