@@ -179,9 +179,6 @@ __attribute__((noinline)) static void peer_finish(struct server_peer *p)
     pthread_mutex_lock(&s->mu);
     p->stage = PEER_FINISHING;
     pthread_mutex_unlock(&s->mu);
-    tws_set_ping_handler(c, NULL, NULL);
-    tws_set_pong_handler(c, NULL, NULL);
-    tws_set_close_handler(c, NULL, NULL);
     conn_finish(c, TWS_CLOSE_NORMAL);
     count_ended(p);
 }
