@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 
+from _examples import PATIENCE
 from _rawclient import BINARY, CONTINUATION, PING, PONG, TEXT, Frame, frame
 from _server import ServerCase, main
 
@@ -111,12 +112,13 @@ class Resources(ServerCase):
         level = server.level()
         with server.open() as deaf, server.open() as live:
             begin = time.monotonic()
-            while not deaf.hung_up():
+            while not deaf.hung_up() and time.monotonic() - begin < PATIENCE:
                 if select.select([live.socket], [], [], 0.02)[0]:
                     ping = live.frame()
                     self.assertEqual(ping.opcode, PING)
                     live.send(frame(PONG, ping.payload))
             self.assertGreater(time.monotonic() - begin, 0.6)
+            self.assertTrue(deaf.hung_up())
             self.assertEqual([f.opcode for f in deaf.frames()], [PING])
             live.echo(b"still open")
         server.wait_for_level(level)

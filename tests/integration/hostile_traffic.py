@@ -104,7 +104,7 @@ class Traffic(ServerCase):
                 client.send(frame(BINARY, bytes(8 * MIB)))
                 begin, taken = time.monotonic(), 0
                 with contextlib.suppress(ConnectionResetError):
-                    while server.level() != level and taken < MIB:
+                    while not server.at_level(level) and taken < MIB:
                         taken += len(client.socket.recv(1024))
                         time.sleep(0.02)
                 server.wait_for_level(level)
