@@ -187,17 +187,30 @@ static const char usage[] =
     "  --listen HOST:PORT  listen here; may be repeated (default 127.0.0.1:8080)\n"
     "  --origin ORIGIN     allow pages of this origin too, as https://example.org; may be "
     "repeated\n"
+    "  --threads KIND      kernel: a pthread per connection (default); light: a user-space thread\n"
+    "  --carriers N        pthreads that run light threads (default: one per core)\n"
     "  --help              print this and exit\n"
     "\n"
     "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
 
-static void read_options(int argc, char **argv, const char **listen, const char **origins)
+static bool read_threads(tws_server_options *opt, int option, const char *value)
+{
+    char *end;
+    if (option == 'c') {
+        opt->carriers = (uint32_t)strtoul(value, &end, 10);
+        return *end == '\0' && opt->carriers > 0;
+    }
+    opt->threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+    return opt->threads == TWS_THREADS_LIGHT || strcmp(value, "kernel") == 0;
+}
+
+static void read_options(int argc, char **argv, const char **listen, const char **origins,
+                         tws_server_options *opt)
 {
     static const struct option options[] = {
-        {"listen", required_argument, NULL, 'l'},
-        {"origin", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"listen", required_argument, NULL, 'l'},  {"origin", required_argument, NULL, 'o'},
+        {"threads", required_argument, NULL, 't'}, {"carriers", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     size_t listens = 0, allowed = 0;
     int option;
@@ -209,6 +222,11 @@ static void read_options(int argc, char **argv, const char **listen, const char 
         } else if (option == 'h') {
             fputs(usage, stdout);
             exit(EXIT_SUCCESS);
+        } else if (option == 't' || option == 'c') {
+            if (!read_threads(opt, option, optarg)) {
+                fprintf(stderr, "chat: '%s' is not a kind or number of threads\n", optarg);
+                exit(EXIT_USAGE);
+            }
         } else {
             fputs(option == '?' ? usage : "chat: too many addresses or origins\n", stderr);
             exit(EXIT_USAGE);
@@ -245,7 +263,9 @@ int main(int argc, char **argv)
 {
     const char *listen[MAX_LIST] = {"127.0.0.1:8080"};
     const char *origins[MAX_LIST] = {NULL};
-    read_options(argc, argv, listen, origins);
+    tws_server_options opt;
+    tws_server_options_init(&opt);
+    read_options(argc, argv, listen, origins, &opt);
     setvbuf(stdout, NULL, _IOLBF, 0);
 
     /* Blocked before any thread is made, so that the signals wait for sigwait() below. */
@@ -256,8 +276,6 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
 
     tws_server *server;
-    tws_server_options opt;
-    tws_server_options_init(&opt);
     opt.listen = listen;
     opt.listen_count = count(listen);
     opt.on_connection = on_connection;
@@ -271,6 +289,10 @@ int main(int argc, char **argv)
     opt.upgrade.conn.ping_timeout = 10000;
 
     tws_error error;
+    if (!rooms_open()) {
+        fputs("chat: no memory\n", stderr);
+        return EXIT_FAILURE;
+    }
     if (tws_server_start(&server, &opt, &error) != TWS_OK) {
         fprintf(stderr, "chat: %s\n", error.text);
         fputs("Another address: chat --listen HOST:PORT, or make demo PORT=8081\n", stderr);
@@ -284,5 +306,6 @@ int main(int argc, char **argv)
     puts("\nclosing all connections");
     tws_server_drain(server, DRAIN_MS);
     tws_server_free(server);
+    rooms_close();
     return EXIT_SUCCESS;
 }

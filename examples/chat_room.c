@@ -10,7 +10,8 @@
  */
 #include "chat_room.h"
 
-#include <pthread.h>
+#include <tws/thread.h>
+
 #include <string.h>
 #include <time.h>
 
@@ -41,7 +42,18 @@ struct room {
  * Guards all rooms. One lock is enough: no thread waits for a peer while it holds it, because live
  * members are written to with TWS_NOWAIT.
  */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tws_mutex *lock; /* not a pthread's: it may be held while a light thread waits */
+
+bool rooms_open(void)
+{
+    lock = tws_mutex_new();
+    return lock != NULL;
+}
+
+void rooms_close(void)
+{
+    tws_mutex_free(lock);
+}
 static struct room rooms[ROOM_COUNT];
 
 /* ---- Lines of JSON ---- */
@@ -152,7 +164,7 @@ static void announce_locked(struct room *r, const char *type, const char *name)
 void room_say(struct member *m, const char *text, size_t len)
 {
     struct line l;
-    pthread_mutex_lock(&lock);
+    tws_mutex_lock(lock, TWS_NO_LIMIT);
     struct room *r = m->room;
     begin_locked(&l, r, "say", "from", m->name);
     put_text(&l, ",\"text\":");
@@ -162,7 +174,7 @@ void room_say(struct member *m, const char *text, size_t len)
     said->len = l.len;
     memcpy(said->text, l.text, l.len);
     broadcast_locked(r, &l);
-    pthread_mutex_unlock(&lock);
+    tws_mutex_unlock(lock);
 }
 
 /* ---- In and out ---- */
@@ -222,7 +234,7 @@ static bool replay(struct member *m)
     struct room *r = m->room;
     bool ok = true;
     unsigned long next = 0;
-    pthread_mutex_lock(&lock);
+    tws_mutex_lock(lock, TWS_NO_LIMIT);
     while (ok && next < r->count) {
         if (r->count - next > ROOM_HISTORY) {
             next = r->count - ROOM_HISTORY;
@@ -230,24 +242,24 @@ static bool replay(struct member *m)
         const struct said *said = &r->history[next++ % ROOM_HISTORY];
         memcpy(l.text, said->text, said->len);
         l.len = said->len;
-        pthread_mutex_unlock(&lock);
+        tws_mutex_unlock(lock);
         ok = tws_write_message(m->conn, TWS_TEXT, l.text, l.len) == TWS_OK;
-        pthread_mutex_lock(&lock);
+        tws_mutex_lock(lock, TWS_NO_LIMIT);
     }
     if (ok) {
         tws_set_timeout(m->conn, TWS_TIMEOUT_WRITE, TWS_NOWAIT);
         m->state = MEMBER_LIVE;
         announce_locked(r, "join", m->name);
     }
-    pthread_mutex_unlock(&lock);
+    tws_mutex_unlock(lock);
     return ok;
 }
 
 enum join_result room_join(struct member *m, const char *room_name)
 {
-    pthread_mutex_lock(&lock);
+    tws_mutex_lock(lock, TWS_NO_LIMIT);
     enum join_result result = enter_locked(m, room_name);
-    pthread_mutex_unlock(&lock);
+    tws_mutex_unlock(lock);
     if (result != JOIN_OK) {
         return result;
     }
@@ -268,7 +280,7 @@ enum join_result room_join(struct member *m, const char *room_name)
 
 void room_leave(struct member *m)
 {
-    pthread_mutex_lock(&lock);
+    tws_mutex_lock(lock, TWS_NO_LIMIT);
     struct member **at = &m->room->members;
     while (*at != m) {
         at = &(*at)->next;
@@ -277,5 +289,5 @@ void room_leave(struct member *m)
     if (m->state != MEMBER_WAITING) {
         announce_locked(m->room, "leave", m->name);
     }
-    pthread_mutex_unlock(&lock);
+    tws_mutex_unlock(lock);
 }

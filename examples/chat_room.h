@@ -45,4 +45,8 @@ void room_say(struct member *m, const char *text, size_t len);
 /* Takes a member out of its room and tells the others. */
 void room_leave(struct member *m);
 
+/* Before the first member and after the last. */
+bool rooms_open(void);
+void rooms_close(void);
+
 #endif

@@ -13,7 +13,7 @@ TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integr
 TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 
 # What runs a server runs once more with light threads.
-with_light = $(1) $(addsuffix @light,$(filter %conn_% %server_% %cases_% %hostile_%,$(1)))
+with_light = $(1) $(addsuffix @light,$(filter %conn_% %server_% %cases_% %hostile_% %examples_chat.py,$(1)))
 
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))

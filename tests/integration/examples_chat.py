@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ import websockets
 from _examples import PATIENCE, ROOT, BareClient, Program, fetch, quiet_loop, run
 
 LOCAL = "127.0.0.1:0"
+THREADS = os.environ.get("TWS_TEST_THREADS", "kernel")
 HISTORY = 50
 MEMBERS = 50
 ROOMS = 32
@@ -88,7 +90,7 @@ class ChatCase(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self):
         quiet_loop()
-        self.program = Program(self, "chat", "--listen", LOCAL, *self.ARGS)
+        self.program = Program(self, "chat", "--listen", LOCAL, "--threads", THREADS, *self.ARGS)
         [self.address] = self.program.addresses()
         self.clients = []
 
