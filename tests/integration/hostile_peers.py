@@ -135,7 +135,7 @@ class Stalling(ServerCase):
         print(f"{name}: median {medians[0] * 1e6:.0f} us, {medians[1] * 1e6:.0f} us without; "
               f"CPU {cpu[0]:.2f} s, {cpu[1]:.2f} s without", flush=True)
         self.assertLess(medians[0], RATIO * medians[1])
-        self.assertLess(cpu[0], RATIO * cpu[1] + 0.1 * MEASURED_SECONDS)
+        self.assertLess(cpu[0], RATIO * cpu[1] + 0.4 * MEASURED_SECONDS)
 
     def test_1_a_byte_a_second_of_a_frame(self):
         clients = self.crowd(self.dripped.open, frame(BINARY, b"x" * 60000)[:8])

@@ -138,6 +138,23 @@ class Traffic(ServerCase):
             at_once(storm)
         self.server.wait_for_level(level)
 
+    def test_pongs_that_nobody_reads(self):
+        """4,000 long pings: those that found no room are dropped, but for the last, which needs no push."""
+        with Healthy(self.server), self.server.open(small=True) as client:
+            before = self.server.memory()
+            payloads = [b"%08d" % n + b"x" * 117 for n in range(4000)]
+            for payload in payloads:
+                client.send(frame(PING, payload))
+            self.assertLess(self.server.memory() - before, MIB)
+            pongs = []
+            while not pongs or pongs[-1] != payloads[-1]:
+                pong = client.frame()
+                self.assertEqual(pong.opcode, PONG)
+                pongs.append(pong.payload)
+            print(f"{len(pongs)} pongs for {len(payloads)} pings", flush=True)
+            self.assertEqual(pongs, sorted(set(pongs)))
+            client.echo(b"and on")
+
     def test_flood_of_pings(self):
         with Healthy(self.server), self.server.open() as client:
             client.send(frame(PING) * 50_000)
