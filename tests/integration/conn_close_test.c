@@ -538,6 +538,35 @@ static void test_abort(void **state)
     rig_close(&r);
 }
 
+/* An abort ends a closing handshake that waits for a silent peer, however long it may. */
+static void test_abort_while_closing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct closer closer;
+        struct reader rd;
+        struct rig r;
+
+        rig_open(&r, NULL);
+        assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_CLOSE, TWS_NO_LIMIT));
+        if (i == 1) { /* with a reader that had to be interrupted */
+            reader_start(&rd, r.conn);
+            reader_await(&rd);
+        }
+        closer = (struct closer){.conn = r.conn};
+        support_thread(&closer.thread, closer_main, &closer);
+        client_expect_close(&r.client, 1000, "one of many");
+        if (i == 1)
+            assert_err(reader_join(&rd), TWS_ERR_CLOSED);
+        WAIT_FOR(atomic_load(&r.conn->reading)); /* it waits for the answer */
+        tws_abort(r.conn);
+        pthread_join(closer.thread, NULL);
+        assert_int_equal(closer.err, TWS_ERR_CLOSED);
+        check_record(r.conn, TWS_ERR_CLOSED, 1000, "one of many", false);
+        rig_close(&r);
+    }
+}
+
 /* B131: a handle may be given back by any thread, in any order, while the peer closes. */
 static void test_last_reference(void **state)
 {
@@ -579,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_close_by_many),
         cmocka_unit_test(test_close_while_handler_computes),
         cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_abort_while_closing),
         cmocka_unit_test(test_last_reference),
     };
 
