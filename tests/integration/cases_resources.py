@@ -6,8 +6,8 @@ import socket
 import time
 
 from _examples import PATIENCE
-from _rawclient import BINARY, CONTINUATION, PING, PONG, TEXT, Frame, frame
-from _server import ServerCase, main
+from _rawclient import BINARY, CONTINUATION, PING, PONG, TEXT, Client, Frame, frame
+from _server import LOCAL, ServerCase, main
 
 MIB = 1 << 20
 UNFINISHED = b"GET / HTTP/1.1\r\nHost: x\r\nX-a:"
@@ -142,6 +142,22 @@ class Concurrency(ServerCase):
                 push(client, message, 64 * len(message))
                 client.reset()
                 other.echo(b"unharmed")
+
+    def test_B133_two_servers_in_one_process(self):
+        """Echo and counters: the same requests, each server's own hooks and handler."""
+        server = self.start("--metrics", LOCAL)
+        url = server.line("metrics on ")
+        counters = url.removeprefix("http://").removesuffix("/metrics")
+        for address, plain, upgrade in ((server.address, 426, 101), (counters, 200, 404)):
+            with self.subTest(address=address):
+                with Client(address) as client:
+                    client.send(f"GET /metrics HTTP/1.1\r\nHost: {client.host}\r\n\r\n".encode())
+                    self.assertEqual(client.response().status, plain)
+                with Client(address) as client:
+                    self.assertEqual(client.ask().status, upgrade)
+                    if upgrade == 101:
+                        client.echo(b"echo")
+        server.end_well()
 
     def test_half_closed_peer_still_gets_its_answers(self):
         with self.server.open() as client:
