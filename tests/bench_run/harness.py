@@ -75,7 +75,7 @@ class RunnerTest(unittest.TestCase):
         """The environment with this test's mark."""
         return dict(os.environ, **{MARK: self.mark})
 
-    def finish(self, *arguments, timeout_s=180):
+    def finish(self, *arguments, timeout_s=300):
         """Run to the end."""
         return subprocess.run(self.command(*arguments), env=self.environment(), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=timeout_s, check=False)
