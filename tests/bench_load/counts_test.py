@@ -50,7 +50,7 @@ class CountsTest(Case):
             for size in sizes:
                 for kind in ([], ["--binary"], ["--utf8"]):
                     with self.subTest(size=size, kind=kind):
-                        run = load("-c", 2, "-d", 0.1, "--warmup", 0, "-s", size, *kind, server.url)
+                        run = load("-c", 2, "-d", 0.3, "--warmup", 0, "-s", size, *kind, server.url)
                         self.assert_clean(run, 2)
                         self.assertEqual(run.json["config"]["matching"],
                                          matching.get(size, run.json["config"]["matching"]))

@@ -19,7 +19,7 @@ def later(action):
 class FaultTest(Case):
     def fault(self, mode, *arguments, **options):
         with raw_peer(mode, **options) as server:
-            return load("-c", 3, "-r", 100, "-d", 1, "--warmup", 0, "--drain", 0.5, *arguments, server.url)
+            return load("-c", 3, "-r", 100, "-d", 1, "--warmup", 0, "--drain", 20, *arguments, server.url)
 
     def test_changed_bodies(self):
         for mode in ("corrupt", "short", "opcode"):
@@ -47,7 +47,7 @@ class FaultTest(Case):
     def test_lost_messages(self):
         for size in (1000, 20):
             with self.subTest(size=size):
-                run = self.fault("swallow", "-s", size)
+                run = self.fault("swallow", "-s", size, "--drain", 2)
                 m = run.json["messages"]
                 self.assertEqual(m["received"], 270)
                 # The last one of each connection may still be thought to be under way.

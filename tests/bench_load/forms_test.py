@@ -19,9 +19,9 @@ class DeflateTest(Case):
                 for offer in offers:
                     if "client_max_window_bits\": 10" in settings and "client_max" not in offer:
                         continue  # the library then requires that offer
-                    for size in (20, 32, 1000, 100000):
+                    for size in (20, 1000, 100000):
                         with self.subTest(settings=settings, offer=offer, size=size):
-                            run = load("-c", 2, "-d", 0.1, "--warmup", 0, "-s", size, offer, server.url)
+                            run = load("-c", 2, "-d", 0.3, "--warmup", 0, "-s", size, offer, server.url)
                             self.assert_clean(run, 2)
                             self.assertEqual(run.json["connections"]["deflate"], 2)
 

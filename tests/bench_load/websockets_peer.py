@@ -55,8 +55,9 @@ async def main():
                                     max_size=None, ping_interval=None)
     print("listening", server.sockets[0].getsockname()[1], flush=True)
     await stop
-    print(json.dumps(counts), flush=True)
     server.close()
+    await server.wait_closed()  # so that the last connections are in the counts
+    print(json.dumps(counts), flush=True)
 
 
 asyncio.run(main())
