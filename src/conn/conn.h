@@ -231,6 +231,8 @@ tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause);
 tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
 /* A negative errno from the stream while reading or writing. */
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error);
+/* Close frames have gone both ways, also when the socket is still open. */
+bool conn_closed_clean(tws_conn *c);
 /* What a call on a connection that is closing or over returns. */
 tws_err conn_sticky(tws_conn *c);
 tws_err conn_sticky_locked(const tws_conn *c);

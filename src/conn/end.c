@@ -21,6 +21,16 @@ tws_err conn_sticky(tws_conn *c)
     return err;
 }
 
+bool conn_closed_clean(tws_conn *c)
+{
+    bool clean;
+
+    pthread_mutex_lock(&c->mu);
+    clean = c->error.clean;
+    pthread_mutex_unlock(&c->mu);
+    return clean;
+}
+
 static void record(tws_conn *c, const struct conn_cause *cause)
 {
     c->error.code = cause->code;

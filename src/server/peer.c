@@ -248,7 +248,7 @@ void server_peers_cut_locked(tws_server *s)
         if (p->stage == PEER_HANDSHAKE) {
             cut_handshake_locked(p);
         } else {
-            s->was_cut = true;
+            s->was_cut = s->was_cut || !conn_closed_clean(p->conn);
             tws_abort(p->conn);
         }
     }

@@ -270,7 +270,6 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
 
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
-    tws_server_stop(s);
     pthread_mutex_lock(&s->mu);
     if (called_from_peer_locked(s)) {
         pthread_mutex_unlock(&s->mu);
@@ -280,6 +279,7 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
     begin_drain_locked(s, ms);
     join = first && s->acceptor_runs;
     pthread_mutex_unlock(&s->mu);
+    tws_server_stop(s);
     if (join)
         task_service_join(&s->acceptor);
 
