@@ -187,7 +187,7 @@ static void caught_up(struct conn *c, uint64_t now)
     }
     /* Held back by --max-inflight: the next reply brings us back here. */
     uint64_t due = conn_due(c, c->tx.next);
-    bool held = due <= now && may_begin(c, now) == 0;
+    bool held = due <= now && due < w->end && may_begin(c, now) == 0;
     set_behind(c, held);
     if (held || c->tx.queued || due >= w->end)
         return;

@@ -149,6 +149,20 @@ class PaceTest(Case):
             run = load("-c", 3, "-r", 100, "-d", 1, "--warmup", 0, "--max-inflight", 5, server.url)
         self.assert_clean(run)
 
+    def test_a_drain_ends_with_the_last_reply(self):
+        """Also when the generator comes late to its last messages, here by its own standstill over the end."""
+        def pause(process):
+            time.sleep(0.4)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.4)
+            process.send_signal(signal.SIGCONT)
+
+        with raw_peer() as server:
+            run = load_until_steady(pause, "-c", 4, "-r", 100, "-d", 0.6, "--warmup", 0, "--drain", 40, server.url)
+        self.assert_clean(run)
+        self.assertEqual(run.json["messages"]["sent"], 4 * 60)
+        self.assertLess(run.json["elapsed_s"], 30)
+
     def test_burst(self):
         with raw_peer() as server:
             run = load("-c", 2, "-r", 100, "--burst", 10, "-d", 1, "--warmup", 0, server.url)
