@@ -60,8 +60,9 @@ bench-dashboard:
 top:
 	@$(BENCH) top $(TOP_ARGS)
 
-# The two servers that the tests run; built before the clock of a test ticks.
+# The two servers that the tests run, and the checker of the dashboard; built before the clock of a test ticks.
 bench-test-peers:
+	@! command -v go >/dev/null || (cd tests/dashboard && go test -run '^$$' ./... >/dev/null)
 	@for peer in gws gorilla; do bench/peers/$$peer/peer build $(abspath $(BUILD))/bench/peers/$$peer || exit 1; done
 
 ## test-bench: tests of load generator, exporter, runner and dashboard
