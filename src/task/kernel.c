@@ -339,11 +339,6 @@ static void kernel_interrupt(struct task_socket *s)
         shutdown(s->fd, SHUT_RD);
 }
 
-void task_shutdown(struct task_socket *s, int how)
-{
-    shutdown(s->fd, how);
-}
-
 const struct task_kind task_kernel = {
     .name = "kernel",
     .runtime_new = kernel_runtime_new,

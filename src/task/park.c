@@ -39,7 +39,7 @@ static bool futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t deadline)
 void task_park_init(struct task_park *p)
 {
     atomic_init(&p->state, PARK_EMPTY);
-    p->task = NULL;
+    atomic_init(&p->task, NULL);
 }
 
 int task_park(struct task_park *p, int64_t deadline)
@@ -60,11 +60,18 @@ int task_park(struct task_park *p, int64_t deadline)
 
 void task_unpark(struct task_park *p)
 {
-    if (atomic_exchange(&p->state, PARK_NOTIFIED) != PARK_WAITING)
+    uint32_t state = atomic_load(&p->state);
+    void *task;
+
+    /* Once the word is there the waiter may go on, and p with it: who it is has to be known before. */
+    do
+        task = state == PARK_WAITING ? atomic_load_explicit(&p->task, memory_order_relaxed) : NULL;
+    while (!atomic_compare_exchange_weak(&p->state, &state, PARK_NOTIFIED));
+    if (state != PARK_WAITING)
         return;
-    if (p->task)
-        light_make_ready(p->task);
-    else
+    if (task)
+        light_make_ready(task);
+    else /* no more than an address to the kernel */
         syscall(SYS_futex, &p->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 

@@ -37,13 +37,13 @@ int64_t task_deadline(tws_ms ms);
 
 struct task_park {
     _Atomic uint32_t state;
-    void *task; /* the light thread that waits; NULL: a kernel thread */
+    _Atomic(void *) task; /* the light thread that waits; NULL: a kernel thread */
 };
 
 void task_park_init(struct task_park *p);
 /* Until task_unpark(), which may come first, or the deadline. 0 or -ETIMEDOUT. */
 int task_park(struct task_park *p, int64_t deadline);
-/* From any thread. p must live until this returns: wake under the lock that the waiter takes. */
+/* From any thread. p is not touched any more once the waiter may have gone on. */
 void task_unpark(struct task_park *p);
 
 /* ---- Queue: threads that wait for a state that a mutex guards. ---- */

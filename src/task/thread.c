@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -267,6 +268,13 @@ ssize_t task_recv(struct task_socket *s, void *buf, size_t len)
 int task_await_send(struct task_socket *s, int64_t deadline)
 {
     return s->kind->await_send(s, deadline);
+}
+
+void task_shutdown(struct task_socket *s, int how)
+{
+    shutdown(s->fd, how);
+    if (s->light && how == SHUT_RDWR)
+        light_socket_shut(s->light);
 }
 
 void task_interrupt(struct task_socket *s)

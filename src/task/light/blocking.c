@@ -35,15 +35,9 @@ static struct light_job *next_job(struct light_helpers *h)
 {
     struct light_job *job;
 
-    while (!(job = take_job(h)) && !h->stop) {
-        int r;
-
-        h->idle_count++;
-        r = task_queue_wait(&h->idle, &h->mu, task_deadline(HELPER_IDLE_MS));
-        h->idle_count--;
-        if (r == -ETIMEDOUT)
+    while (!(job = take_job(h)) && !h->stop)
+        if (task_queue_wait(&h->idle, &h->mu, task_deadline(HELPER_IDLE_MS)) == -ETIMEDOUT)
             return take_job(h);
-    }
     return job;
 }
 
@@ -101,7 +95,8 @@ static int submit(struct light_helpers *h, struct light_job *job)
     int r = 0;
 
     pthread_mutex_lock(&h->mu);
-    if (h->idle_count == 0 && h->count < HELPERS_MAX)
+    /* One that has been woken is not in the queue any more: it has its job. */
+    if (!h->idle.head && h->count < HELPERS_MAX)
         r = start_helper(h);
     if (r == 0 || h->count > 0) { /* else a busy one takes it in time */
         r = 0;

@@ -218,7 +218,7 @@ int light_park(struct light_task *t, struct task_park *p, int64_t deadline)
     uint32_t state = PARK_EMPTY;
 
     light_enter(t);
-    p->task = t;
+    atomic_store_explicit(&p->task, t, memory_order_relaxed);
     if (atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING)) {
         if (deadline != TASK_FOREVER) {
             t->park = p;

@@ -90,7 +90,7 @@ struct light_helpers { /* pthreads that run what blocks */
     task_mutex mu;
     struct light_job *head, *tail; /* mu: waiting for a helper */
     struct task_queue idle, gone;  /* mu */
-    uint32_t count, idle_count;    /* mu */
+    uint32_t count;                /* mu */
     bool stop;                     /* mu */
     bool have_last;                /* mu */
     pthread_t last;                /* mu: ended, to be joined */
@@ -171,6 +171,9 @@ int light_await(struct task_socket *s, int64_t deadline, tws_ms period);
 ssize_t light_recv(struct task_socket *s, void *buf, size_t len);
 int light_await_send(struct task_socket *s, int64_t deadline);
 void light_interrupt(struct task_socket *s);
+/* The socket was shut down both ways: also threads of the application's own wake, which may wait
+ * longer than there is a carrier. */
+void light_socket_shut(struct light_socket *s);
 void light_socket_event(struct light_socket *s, uint32_t events);
 void light_sockets_free(struct light_runtime *rt, struct light_socket *list);
 

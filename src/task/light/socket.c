@@ -92,6 +92,11 @@ void light_socket_event(struct light_socket *s, uint32_t events)
         signal_waiter(s, TASK_WRITE);
 }
 
+void light_socket_shut(struct light_socket *s)
+{
+    light_socket_event(s, EPOLLHUP);
+}
+
 /* Waits for an edge. 0 or -ETIMEDOUT. */
 static int await_edge(struct light_socket *s, enum task_dir dir, int64_t deadline)
 {

@@ -1,0 +1,144 @@
+/* Waking: a park that is gone at once, helpers that have been promised, sockets without a carrier. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <tws/thread.h>
+
+#include "base/clock.h"
+#include "task/light/light.h"
+
+#define WAIT_LONG (60 * BASE_NS_PER_S)
+
+static struct task_runtime *runtime(void)
+{
+    struct task_options opt = {
+        .kind = TASK_LIGHT, .stack_size = 64 * 1024, .carriers = 1, .name = "wake-test"};
+    struct task_runtime *rt = NULL;
+
+    assert_int_equal(task_runtime_new(&rt, &opt), 0);
+    return rt;
+}
+
+/* ---- Park ---- */
+
+static _Atomic(struct task_park *) published;
+static _Atomic bool waker_stops;
+
+static void *waker(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&waker_stops)) {
+        struct task_park *p = atomic_exchange(&published, NULL);
+
+        if (p)
+            task_unpark(p);
+    }
+    return NULL;
+}
+
+/* The waiter's stack may hold anything as soon as it has been woken. */
+static void test_park_is_gone(void **state)
+{
+    pthread_t t;
+
+    (void)state;
+    atomic_store(&waker_stops, false);
+    assert_int_equal(pthread_create(&t, NULL, waker, NULL), 0);
+    for (int i = 0; i < 30000; i++) {
+        struct task_park p;
+
+        task_park_init(&p);
+        atomic_store(&published, &p);
+        assert_int_equal(task_park(&p, TASK_FOREVER), 0);
+        memset((void *)&p, 0xa5, sizeof p);
+        __asm__ volatile("" : : "r"(&p) : "memory");
+    }
+    atomic_store(&waker_stops, true);
+    pthread_join(t, NULL);
+}
+
+/* ---- Helpers ---- */
+
+static _Atomic int begun, wanted;
+static _Atomic bool met;
+
+/* Returns when all the others have begun too. */
+static void meet(void *arg)
+{
+    int64_t end = base_clock_ns() + 5 * BASE_NS_PER_S;
+
+    (void)arg;
+    atomic_fetch_add(&begun, 1);
+    while (atomic_load(&begun) < atomic_load(&wanted) && atomic_load(&met))
+        if (base_clock_ns() > end)
+            atomic_store(&met, false);
+}
+
+static void block(void *arg)
+{
+    if (tws_blocking(meet, arg) != TWS_OK)
+        atomic_store(&met, false);
+}
+
+/* One idle helper is one place, however late it wakes: every round needs one more than there are. */
+static void test_helper_is_promised_once(void **state)
+{
+    struct task_runtime *rt = runtime();
+
+    (void)state;
+    atomic_store(&met, true);
+    for (int jobs = 1; jobs <= 20; jobs++) {
+        atomic_store(&begun, 0);
+        atomic_store(&wanted, jobs);
+        for (int i = 0; i < jobs; i++)
+            assert_int_equal(task_spawn(rt, block, NULL), 0);
+        assert_int_equal(task_runtime_wait(rt, base_clock_ns() + WAIT_LONG), 0);
+    }
+    task_runtime_free(rt);
+    assert_true(atomic_load(&met));
+}
+
+/* ---- Sockets ---- */
+
+/* Nobody looks at the carrier's events any more, but a socket that is cut wakes who waits. */
+static void test_shutdown_without_carrier(void **state)
+{
+    struct task_runtime *rt = runtime();
+    struct task_socket sock;
+    char byte;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(task_socket_init(&sock, rt, fds[0]), 0);
+    while (task_await(&sock, TASK_NOW, 0) == 0) /* edges of the beginning */
+        assert_int_equal(task_recv(&sock, &byte, 1), -EAGAIN);
+    task_runtime_free(rt);
+    task_shutdown(&sock, SHUT_RDWR);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(task_await(&sock, base_clock_ns() + WAIT_LONG / 6, 0), 0);
+        assert_int_equal(task_recv(&sock, &byte, 1), 0);
+    }
+    assert_int_equal(task_await_send(&sock, base_clock_ns() + WAIT_LONG / 6), 0);
+    task_socket_close(&sock);
+    close(fds[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_park_is_gone),
+        cmocka_unit_test(test_helper_is_promised_once),
+        cmocka_unit_test(test_shutdown_without_carrier),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
