@@ -36,8 +36,9 @@ void conn_close_begin_locked(tws_conn *c, uint16_t code, const char *reason, siz
     task_queue_wake_all(&c->events);
 }
 
-/* Wakes a reader that waits for input. Its call returns, seeing the new state. */
-static void wake_reader(tws_conn *c)
+/* Wakes a reader that waits for input. Its call returns, seeing the new state. mu is held: whoever
+ * finishes the handshake takes the reader's role after this, and is not interrupted. */
+static void wake_reader_locked(tws_conn *c)
 {
     if (atomic_load(&c->reading) && atomic_load(&c->reader) != task_self())
         net_stream_interrupt(&c->stream);
@@ -60,10 +61,12 @@ static tws_err check_close(uint16_t *code, const char *reason, size_t *len)
 static void close_begin(tws_conn *c, uint16_t code, const char *reason, size_t len)
 {
     pthread_mutex_lock(&c->mu);
-    conn_close_begin_locked(c, code, reason, len);
+    if (conn_state(c) == CONN_OPEN) {
+        conn_close_begin_locked(c, code, reason, len);
+        wake_reader_locked(c);
+    }
     pthread_mutex_unlock(&c->mu);
     conn_kick(c);
-    wake_reader(c);
 }
 
 tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
@@ -81,7 +84,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
             cause.code = TWS_ERR_UTF8;
         return conn_fail(c, &cause, (uint16_t)fault);
     }
-    if (c->on_close && conn_state(c) == CONN_OPEN) {
+    if (conn_state(c) == CONN_OPEN && c->on_close) {
         char text[WIRE_CLOSE_REASON_MAX + 1];
 
         memcpy(text, reason, reason_len);
@@ -134,8 +137,11 @@ static tws_err send_close(tws_conn *c, struct conn_wait *w)
     return err;
 }
 
-/* Takes the reader's role, from a reader that the interrupt is sending away. */
-static bool take_reader(tws_conn *c, int64_t deadline)
+/*
+ * Takes the reader's role, from a reader that the interrupt is sending away. The message that was
+ * read last is left to the thread that read it, unless that is this one and its handler is over.
+ */
+static bool take_reader(tws_conn *c, int64_t deadline, bool over)
 {
     bool mine = false;
 
@@ -152,11 +158,16 @@ static bool take_reader(tws_conn *c, int64_t deadline)
     }
     pthread_mutex_unlock(&c->mu);
     atomic_store(&c->reader_wanted, false);
-    if (mine) {
-        atomic_store(&c->reader, task_self());
-        conn_input_restore(c);
+    if (!mine)
+        return false;
+    over = over && atomic_load(&c->reader) == task_self();
+    atomic_store(&c->reader, task_self());
+    if (!over && !conn_input_keep_view(c)) {
+        conn_reader_leave(c);
+        return false;
     }
-    return mine;
+    conn_input_restore(c);
+    return true;
 }
 
 static bool peer_has_closed(tws_conn *c)
@@ -196,7 +207,7 @@ static void linger(tws_conn *c, int64_t deadline)
              conn_input_fill(c, 1, deadline) == TWS_OK);
 }
 
-static void finish_handshake(tws_conn *c, int64_t deadline)
+static void finish_handshake(tws_conn *c, int64_t deadline, bool over)
 {
     struct conn_cause cause = {TWS_ERR_CLOSED, TWS_PHASE_CLOSE, TWS_CAUSE_LOCAL, 0, NULL};
     struct conn_wait w = {.ms = TWS_NO_LIMIT, .deadline = deadline};
@@ -207,7 +218,7 @@ static void finish_handshake(tws_conn *c, int64_t deadline)
      * would be answered with a reset. */
     if (!err && !interrupted)
         net_stream_shutdown(&c->stream, SHUT_WR);
-    if (!err && take_reader(c, deadline)) {
+    if (!err && take_reader(c, deadline, over)) {
         c->drop = true;
         err = await_peer_close(c, deadline);
         if (!err && interrupted)
@@ -223,8 +234,8 @@ static void finish_handshake(tws_conn *c, int64_t deadline)
     conn_end(c, &cause);
 }
 
-/* Finishes, or waits for the thread that does. */
-static void finish(tws_conn *c, int64_t deadline)
+/* Finishes, or waits for the thread that does. `over`: the handler has returned. */
+static void finish(tws_conn *c, int64_t deadline, bool over)
 {
     pthread_mutex_lock(&c->mu);
     while (c->finishing && conn_state(c) != CONN_ENDED)
@@ -235,7 +246,7 @@ static void finish(tws_conn *c, int64_t deadline)
     }
     c->finishing = true;
     pthread_mutex_unlock(&c->mu);
-    finish_handshake(c, deadline);
+    finish_handshake(c, deadline, over);
 }
 
 static int64_t close_deadline(tws_conn *c)
@@ -252,7 +263,8 @@ void conn_finish(tws_conn *c, uint16_t code)
 {
     if (conn_state(c) == CONN_OPEN)
         close_begin(c, code, NULL, 0);
-    finish(c, close_deadline(c));
+    finish(c, close_deadline(c), true);
+    atomic_store(&c->rest_readable, false); /* nobody is left who would */
 }
 
 tws_err tws_close_start(tws_conn *c, uint16_t code, const char *reason)
@@ -281,7 +293,7 @@ tws_err tws_close(tws_conn *c, uint16_t code, const char *reason)
         close_begin(c, code, reason, len);
     if (inside_own_read(c))
         return TWS_OK;
-    finish(c, close_deadline(c));
+    finish(c, close_deadline(c), false);
 
     pthread_mutex_lock(&c->mu);
     err = c->error.code == TWS_ERR_CLOSED && c->error.clean ? TWS_OK : c->error.code;

@@ -153,6 +153,8 @@ void tws_conn_unref(tws_conn *c)
         hold_slot_put(env->hold, c->hold);
     c->in.rd = c->in.wr;
     conn_input_release(c);
+    if (c->in.kept)
+        base_pool_put(&env->buffers, c->in.kept);
     base_free(env->allocator, c->msg.whole.block);
     base_free(env->allocator, c->subprotocol);
     if (c->request_free)

@@ -71,6 +71,7 @@ struct conn_input {
     bool borrowed;    /* buf is from env->buffers */
     uint8_t *zero_at; /* where a byte was overwritten with zero; NULL */
     uint8_t zero_was;
+    uint8_t *kept; /* from env->buffers, for who still looks at a message in it; NULL */
 };
 
 /* A message that is put together in a buffer of its own, which may become the caller's. */
@@ -247,6 +248,8 @@ tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_
 tws_err conn_check_idle(tws_conn *c, int64_t now);
 /* Gives a borrowed buffer back when nothing is in it. */
 void conn_input_release(tws_conn *c);
+/* Leaves the bytes that were shown last as they are and goes on in another buffer. False: no memory. */
+bool conn_input_keep_view(tws_conn *c);
 /* Puts back the byte that the zero behind the last message stands for. */
 static inline void conn_input_restore(tws_conn *c)
 {

@@ -80,7 +80,7 @@ static tws_err handle_pong(tws_conn *c, const uint8_t *data, size_t len)
                               memory_order_relaxed);
         c->ping_sent = 0;
     }
-    if (c->on_pong && conn_state(c) == CONN_OPEN)
+    if (conn_state(c) == CONN_OPEN && c->on_pong)
         c->on_pong(c, data, len, c->pong_arg);
     return TWS_OK;
 }

@@ -10,6 +10,8 @@
 #define INPUT_HOT 8
 /* A borrowed buffer is given back when nothing came for so long. */
 #define INPUT_TRIM_MS 2000
+/* Silence is looked at once a day at least, so that no sum of times overflows. */
+#define PERIOD_MAX ((tws_ms)24 * 60 * 60 * 1000)
 /* The coarse clock may be this far behind. */
 #define CLOCK_SLACK_NS (10 * BASE_NS_PER_MS)
 
@@ -30,7 +32,8 @@ void conn_input_release(tws_conn *c)
         return;
     in->rd = in->wr = 0;
     in->zero_at = NULL;
-    conn_set_view(c, NULL);
+    if (!c->drop) /* else a thread that does not read may look at it: conn_input_keep_view() */
+        conn_set_view(c, NULL);
     if (in->borrowed) {
         base_pool_put(&c->env->buffers, in->buf);
         use_area(in);
@@ -51,6 +54,30 @@ static bool borrow(tws_conn *c)
     in->buf = buf;
     in->cap = CONN_BUFFER - 1;
     in->borrowed = true;
+    return true;
+}
+
+bool conn_input_keep_view(tws_conn *c)
+{
+    struct conn_input *in = &c->in;
+    uintptr_t view = (uintptr_t)conn_view(c);
+    uint8_t *old = in->buf;
+    uint8_t *unread = in->buf + in->rd;
+    bool borrowed = in->borrowed;
+
+    if (!view || view < (uintptr_t)old || view > (uintptr_t)old + in->cap)
+        return true;
+    if (!borrow(c))
+        return false;
+    if (in->zero_at == unread && in->wr > 0) /* the zero stays in the old buffer only */
+        in->buf[0] = in->zero_was;
+    in->zero_at = NULL;
+    if (borrowed) {
+        in->kept = old;
+    } else {
+        in->area = NULL;
+        in->area_cap = 0;
+    }
     return true;
 }
 
@@ -100,7 +127,7 @@ static void received(tws_conn *c, size_t n)
 
 static bool passed(int64_t now, int64_t since, tws_ms ms)
 {
-    return ms > 0 && now - since + CLOCK_SLACK_NS >= ms * BASE_NS_PER_MS;
+    return ms > 0 && (now - since + CLOCK_SLACK_NS) / BASE_NS_PER_MS >= ms;
 }
 
 static void shorten(tws_ms *period, tws_ms ms)
@@ -118,9 +145,9 @@ static tws_ms silence_period(tws_conn *c)
     if (c->pinged)
         shorten(&period, conn_timeout(c, TWS_TIMEOUT_PING));
     shorten(&period, conn_timeout(c, TWS_TIMEOUT_IDLE));
-    if (c->in.borrowed || c->msg.whole.block)
+    if (c->in.borrowed || (!c->drop && c->msg.whole.block))
         shorten(&period, INPUT_TRIM_MS);
-    return period;
+    return period < PERIOD_MAX ? period : PERIOD_MAX;
 }
 
 /* A keepalive ping carries the time it was sent at, so that its pong gives the round trip. */
@@ -164,7 +191,7 @@ static tws_err silence(tws_conn *c)
     if (passed(now, last, INPUT_TRIM_MS)) {
         c->in.hot = 0;
         conn_input_release(c);
-        if (c->msg.whole.len == 0 && c->msg.whole.block && !c->msg.in_message) {
+        if (!c->drop && c->msg.whole.len == 0 && c->msg.whole.block && !c->msg.in_message) {
             base_free(c->env->allocator, c->msg.whole.block);
             c->msg.whole.block = NULL;
             c->msg.whole.cap = 0;
@@ -176,7 +203,7 @@ static tws_err silence(tws_conn *c)
     if (c->pinged) {
         tws_ms timeout = conn_timeout(c, TWS_TIMEOUT_PING);
 
-        if (timeout > 0 && base_clock_ns() - c->ping_sent >= timeout * BASE_NS_PER_MS) {
+        if (timeout > 0 && (base_clock_ns() - c->ping_sent) / BASE_NS_PER_MS >= timeout) {
             struct conn_cause cause = {TWS_ERR_PEER_SILENT, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0,
                                        NULL};
 

@@ -293,10 +293,11 @@ tws_err tws_writer_close(tws_writer *w)
         err = TWS_ERR_TEXT;
     if (!err)
         err = writer_fragment(w, w->buf, w->fill, true);
-    writer_unclaim(c);
-    /* The peer waits for the rest of a message that will never come. */
+    /* The peer waits for the rest of a message that will never come. Before others may write: a
+     * message of theirs would stand between the fragments. */
     if (err && w->begun)
         tws_close_start(c, TWS_CLOSE_INTERNAL_ERROR, "message abandoned");
+    writer_unclaim(c);
     base_pool_put(&c->env->buffers, w->buf);
     base_free(c->env->allocator, w);
     tws_conn_unref(c);
