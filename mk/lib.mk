@@ -50,7 +50,7 @@ $(OBJECTS_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
 $(SHARED_LIB): $(LIB_OBJS) $(B)/lib-objects.txt src/tws.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/tws.map $(LIB_OBJS) $(ALL_CFLAGS) \
-	  $(ALL_LDFLAGS) $(LIBS) -o $@
+	  $(ALL_LDFLAGS) $(LIBS) -o $@ || { scripts/deps.sh --quiet --hint build; exit 1; }
 
 $(B)/$(SONAME): $(SHARED_LIB)
 	$(Q)ln -sf $(<F) $@

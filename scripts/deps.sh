@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing for the named groups, or prints the command that would and fails.
-# usage: deps.sh [--quiet] [--list] GROUP...     groups: build test check autobahn bench
+# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check autobahn bench
 #   --quiet   say nothing when nothing is missing
 #   --list    print the packages that are missing and stop
+#   --hint    print the command, install nothing
 # Nothing is asked of the package manager while every probe succeeds, so that this costs next to nothing.
 set -u
 
@@ -35,6 +36,7 @@ check hdr:cmocka.h libcmocka-dev
 autobahn cmd:/usr/bin/python3 python3
 autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
+bench cmd:/usr/bin/python3 python3
 bench cmd:gnuplot gnuplot-nox
 bench cmd:prometheus prometheus
 bench cmd:promtool prometheus
@@ -43,11 +45,13 @@ LIST
 
 quiet=0
 list=0
+hint=0
 groups=()
 for arg in "$@"; do
     case $arg in
         --quiet) quiet=1 ;;
         --list) list=1 ;;
+        --hint) hint=1 ;;
         build | test | check | autobahn | bench) groups+=("$arg") ;;
         *)
             echo "deps.sh: unknown argument '$arg'" >&2
@@ -95,14 +99,25 @@ have_lists() {
     [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -print -quit 2>/dev/null)" ]
 }
 
+# Who may install: root, sudo without a password, or (none) a person, who is told how.
 as_root=()
-if [ "$(id -u)" != 0 ]; then
-    if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+by='sudo '
+command -v sudo >/dev/null 2>&1 || by=''
+if [ "$hint" = 1 ]; then
+    as_root=(none)
+    why='please run'
+elif [ "$(id -u)" != 0 ]; then
+    if [ -z "$by" ]; then
+        as_root=(none)
+        why='not root, and no sudo here; please run as root'
+    elif sudo -n true 2>/dev/null; then
         as_root=(sudo -n)
     else
         as_root=(none)
+        why='not root, and sudo would ask; please run'
     fi
 fi
+[ "$(id -u)" != 0 ] || by=''
 
 # What cannot be installed is an error only when something required is among it.
 install="apt-get install -y --no-install-recommends ${missing[*]}"
@@ -113,8 +128,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
 fi
 if [ "${as_root[0]-}" = none ]; then
     echo "deps: missing: ${missing[*]}" >&2
-    echo "deps: not root, and sudo would ask; please run:" >&2
-    echo "    sudo apt-get update && sudo $install" >&2
+    echo "deps: $why:" >&2
+    echo "    ${by}apt-get update && $by$install" >&2
     [ "$required" = 0 ] && echo "deps: going on without, as only optional ones are missing" >&2
     exit "$required"
 fi

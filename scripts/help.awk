@@ -1,5 +1,10 @@
 # Prints the "##@ Section" and "## target: text" lines of the makefiles it is given.
-/^##@ / { printf "\n%s\n", substr($0, 5); next }
+/^##@ / {
+    if ($0 != section)
+        printf "\n%s\n", substr($0, 5)
+    section = $0
+    next
+}
 /^## [a-z-]+: / {
     target = $2
     sub(/:$/, "", target)
