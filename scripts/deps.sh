@@ -75,13 +75,14 @@ present() {
 }
 
 missing=()
+needed=()
 required=0
 while read -r group probe package optional; do
     case " ${groups[*]} " in *" $group "*) ;; *) continue ;; esac
     case " ${missing[*]-} " in *" $package "*) continue ;; esac
     if ! present "$probe"; then
         missing+=("$package")
-        [ -n "$optional" ] || required=1
+        [ -n "$optional" ] || { needed+=("$package"); required=1; }
     fi
 done < <(needs)
 
@@ -106,6 +107,7 @@ command -v sudo >/dev/null 2>&1 || by=''
 if [ "$hint" = 1 ]; then
     as_root=(none)
     why='please run'
+    [ -n "$by" ] || why='please run as root'
 elif [ "$(id -u)" != 0 ]; then
     if [ -z "$by" ]; then
         as_root=(none)
@@ -145,6 +147,9 @@ if ! apt install -y --no-install-recommends "${missing[@]}"; then
     echo "deps: once more, with fresh package lists" >&2
     if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; }; then
         echo "deps: could not install ${missing[*]}; tried: $install" >&2
-        exit "$required"
+        [ "$required" = 1 ] || exit 0
+        [ ${#needed[@]} -lt ${#missing[@]} ] || exit 1
+        echo "deps: without the optional ones: ${needed[*]}" >&2
+        apt install -y --no-install-recommends "${needed[@]}" || exit 1
     fi
 fi

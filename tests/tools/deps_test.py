@@ -53,6 +53,13 @@ class Machine(unittest.TestCase):
         status, text = self.deps("build", user=0)
         self.assertEqual(status, 1, text)
 
+    def test_an_optional_package_that_is_not_to_be_had_stops_no_other(self):
+        self.stub("apt-get", f'case "$*" in *chromium*) exit 100 ;; esac; echo "$*" >> {self.log}')
+        status, text = self.deps("test", user=0)
+        self.assertEqual(status, 0, text)
+        self.assertIn("install -y --no-install-recommends libcmocka-dev", self.asked())
+        self.assertNotIn("chromium", self.asked())
+
     def test_sudo_without_a_password_installs(self):
         self.stub("sudo", '[ "$1" = -n ] && shift && exec "$@"')
         status, text = self.deps("build", user=1000)
