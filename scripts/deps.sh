@@ -19,7 +19,7 @@ build hdr:zlib.h zlib1g-dev
 test hdr:cmocka.h libcmocka-dev
 test cmd:/usr/bin/python3 python3
 test cmd:strace strace
-test py:websockets python3-websockets optional
+test py:websockets python3-websockets
 test cmd:openssl openssl optional
 test cmd:chromium chromium optional
 test cmd:pkg-config pkg-config optional

@@ -10,7 +10,7 @@ import unittest
 
 import websockets
 
-from _browser import Browser, Chromium
+from _browser import CHROMIUM, Browser, Chromium
 from _examples import Program, build_path, quiet_loop
 
 PHONE = {"width": 390, "height": 844, "phone": True}
@@ -27,6 +27,7 @@ TOO_WIDE = """[...document.querySelectorAll("body *")]
     .map(e => e.tagName + "#" + e.id + "." + e.className)"""
 
 
+@unittest.skipUnless(CHROMIUM, "no Chromium here")
 class ChatPage(unittest.IsolatedAsyncioTestCase):
     @classmethod
     def setUpClass(cls):
