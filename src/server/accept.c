@@ -260,21 +260,26 @@ static bool accept_once(struct acceptor *a)
     return true;
 }
 
+bool server_accept_prepare(tws_server *s)
+{
+    size_t count = s->listener_count + 1 + REFUSED_MAX;
+
+    s->accept_fds = base_calloc(server_allocator(s), count * sizeof *s->accept_fds);
+    return s->accept_fds != NULL;
+}
+
 void server_accept_main(void *server)
 {
     struct acceptor a = {.s = server};
-    size_t count = a.s->listener_count + 1 + REFUSED_MAX;
 
     a.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    a.fds = base_alloc(server_allocator(a.s), count * sizeof *a.fds);
-    if (a.fds)
-        while (accept_once(&a)) {
-        }
+    a.fds = a.s->accept_fds;
+    while (accept_once(&a)) {
+    }
     for (size_t i = 0; i < a.s->listener_count; i++)
         net_listener_close(&a.s->listeners[i]);
     while (a.refused_count > 0)
         refused_drop(&a, 0);
     if (a.spare >= 0)
         close(a.spare);
-    base_free(server_allocator(a.s), a.fds);
 }

@@ -125,6 +125,8 @@ static tws_err start_threads(tws_server *s, tws_error *e)
     if (s->opt.stack_size > 0)
         t.stack_size = s->opt.stack_size;
     r = task_runtime_new(&s->runtime, &t);
+    if (r == -ENOMEM)
+        return failed(e, TWS_ERR_MEMORY, 0, NULL);
     if (r < 0)
         return failed(e, TWS_ERR_SYSTEM, -r, "threads");
     if (s->opt.upgrade.conn.join_replies) {
@@ -136,6 +138,8 @@ static tws_err start_threads(tws_server *s, tws_error *e)
             return failed(e, TWS_ERR_SYSTEM, -r, "thread");
         s->watcher_runs = true;
     }
+    if (!server_accept_prepare(s))
+        return failed(e, TWS_ERR_MEMORY, 0, NULL);
     r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
     if (r < 0)
         return failed(e, TWS_ERR_SYSTEM, -r, "thread");
@@ -159,6 +163,7 @@ static void server_release(tws_server *s)
     }
     base_free(a, s->listeners);
     base_free(a, s->addresses);
+    base_free(a, s->accept_fds);
     address_table_free(&s->per_address, a);
     task_event_destroy(&s->stop);
     pthread_mutex_destroy(&s->mu);

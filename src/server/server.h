@@ -52,7 +52,8 @@ struct tws_server {
     struct net_listener *listeners;
     char **addresses;
     size_t listener_count;
-    struct task_event stop; /* set once, never cleared */
+    struct pollfd *accept_fds; /* the accepting thread's */
+    struct task_event stop;    /* set once, never cleared */
     struct task_service acceptor, watcher;
     bool acceptor_runs, watcher_runs;
 
@@ -77,6 +78,8 @@ static inline const tws_allocator *server_allocator(const tws_server *s)
 
 /* ---- accept.c ---- */
 
+/* Memory for the accepting thread, so that it cannot fail for lack of it. False: there is none. */
+bool server_accept_prepare(tws_server *s);
 void server_accept_main(void *server);
 
 /* ---- peer.c ---- */

@@ -467,7 +467,8 @@ static void handshake_free(struct handshake *h, const struct upgrade_input *in)
     if (h->request_on_heap)
         base_free(h->cfg->opt.allocator, h->request);
     reply_clear(&h->reply);
-    base_pool_put(&h->cfg->heads, h->buf);
+    if (h->buf)
+        base_pool_put(&h->cfg->heads, h->buf);
     if (h->block) { /* not a connection */
         if (in->closing)
             in->closing(in->closing_arg);
