@@ -229,20 +229,22 @@ static bool readable(struct loop *l, struct peer *p)
     return echo_all(l, p, p->in, p->in_len + (size_t)n);
 }
 
-static void accept_all(struct loop *l)
+/* One at a time, so that the loops share them. */
+static void accept_one(struct loop *l)
 {
-    int fd, on = 1;
-    while ((fd = accept4(l->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        struct peer *p = calloc(1, sizeof *p);
-        struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
-        if (p == NULL || epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev) != 0) {
-            free(p);
-            close(fd);
-            continue;
-        }
-        p->fd = fd;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    int on = 1;
+    int fd = accept4(l->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    struct peer *p = calloc(1, sizeof *p);
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
+    if (p == NULL || epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &ev) != 0) {
+        free(p);
+        close(fd);
+        return;
     }
+    p->fd = fd;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 static void *serve(void *arg)
@@ -254,7 +256,7 @@ static void *serve(void *arg)
         for (int i = 0; i < n; i++) {
             struct peer *p = events[i].data.ptr;
             if (p == NULL) {
-                accept_all(l);
+                accept_one(l);
                 continue;
             }
             bool ok = (events[i].events & EPOLLOUT) != 0 ? flush(l, p) : readable(l, p);
@@ -272,7 +274,6 @@ static int listen_on(uint16_t port)
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 4096) != 0) {
         perror("echo_peer");
         exit(1);
@@ -280,10 +281,10 @@ static int listen_on(uint16_t port)
     return fd;
 }
 
-static void start(struct loop *l, uint16_t port)
+static void start(struct loop *l, int listener)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
-    l->listener = listen_on(port);
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.ptr = NULL};
+    l->listener = listener;
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     l->buffer = malloc(BUFFER + 1);
     if (l->buffer == NULL || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->listener, &ev) != 0 ||
@@ -314,8 +315,9 @@ int main(int argc, char **argv)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+    int listener = listen_on((uint16_t)port);
     for (long i = 0; i < threads; i++)
-        start(&loops[i], (uint16_t)port);
+        start(&loops[i], listener);
     puts("listening");
     fflush(stdout);
     sigwait(&set, &got);
