@@ -1,6 +1,7 @@
 /* The closing handshake (RFC 6455 section 7): begun by either side, finished in one place. */
 #include "conn/conn.h"
 
+#include "base/clock.h"
 #include "wire/close.h"
 
 #include <errno.h>
@@ -186,8 +187,11 @@ static tws_err await_peer_close(tws_conn *c, int64_t deadline)
 {
     tws_err err = TWS_OK;
 
-    while (!err && !peer_has_closed(c) && conn_state(c) != CONN_ENDED)
+    while (!err && !peer_has_closed(c) && conn_state(c) != CONN_ENDED) {
         err = conn_skip_message(c, deadline);
+        if (!err && base_clock_ns() >= deadline) /* also messages without a byte take time */
+            err = TWS_ERR_TIMEOUT;
+    }
     return peer_has_closed(c) ? TWS_OK : err;
 }
 

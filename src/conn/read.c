@@ -324,6 +324,9 @@ static tws_err skip_payload(tws_conn *c, uint64_t left, int64_t deadline)
     else if (conn_frame_payload(c, c->in.buf + c->in.rd, n))
         return conn_sticky(c);
     c->in.rd += n;
+    /* As long as there is input no wait ends: a peer that goes on sending must not hold a close up. */
+    if (c->drop && base_clock_ns() >= deadline)
+        return TWS_ERR_TIMEOUT;
     return conn_frame_slow(c);
 }
 
