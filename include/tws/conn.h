@@ -267,6 +267,10 @@ TWS_API tws_err tws_pong(tws_conn *c, const void *data, size_t len);
  *
  * A handler need not call it: when it returns, the library closes with 1000.
  *
+ * A write that waits for the peer counts as stuck, also before its first byte. On a Unix socket
+ * whose reader (a kernel thread) had to be woken, the peer's answer cannot arrive: the connection
+ * then ends with TWS_ERR_EOF or TWS_ERR_NETWORK after the close frame has been sent.
+ *
  * @param c the connection
  * @param code 1000 to 1003, 1007 to 1014, 3000 to 4999; or 0 (or 1005) for a close frame without code
  * @param reason UTF-8, at most 123 bytes, or NULL

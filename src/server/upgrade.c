@@ -15,6 +15,7 @@
 
 struct handshake {
     struct upgrade_config *cfg;
+    const struct upgrade_input *in;
     struct net_stream stream;
     union net_peer peer;
     int64_t deadline;
@@ -381,6 +382,13 @@ static tws_conn *make_connection(struct handshake *h)
     return c;
 }
 
+/* From here on the descriptor's number may become somebody else's. */
+static void tell_closing(const struct handshake *h)
+{
+    if (h->in->closing)
+        h->in->closing(h->in->closing_arg);
+}
+
 static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
 {
     enum upgrade_end end = answer_switch(h);
@@ -390,6 +398,7 @@ static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
         return end;
     c = make_connection(h);
     if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len)) {
+        tell_closing(h);
         tws_conn_unref(c);
         return ended(h, UPGRADE_INTERNAL, "no memory for what follows the request");
     }
@@ -462,7 +471,7 @@ static void describe(const struct handshake *h, tws_error *e)
         snprintf(e->text, sizeof e->text, "%s: %s", tws_err_text(e->code), h->why);
 }
 
-static void handshake_free(struct handshake *h, const struct upgrade_input *in)
+static void handshake_free(struct handshake *h)
 {
     if (h->request_on_heap)
         base_free(h->cfg->opt.allocator, h->request);
@@ -470,8 +479,7 @@ static void handshake_free(struct handshake *h, const struct upgrade_input *in)
     if (h->buf)
         base_pool_put(&h->cfg->heads, h->buf);
     if (h->block) { /* not a connection */
-        if (in->closing)
-            in->closing(in->closing_arg);
+        tell_closing(h);
         net_stream_close(&h->stream);
         base_pool_put(&h->cfg->env->blocks, h->block);
     }
@@ -511,6 +519,7 @@ enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_in
     memset(&h, 0, sizeof h);
     *out = NULL;
     h.cfg = cfg;
+    h.in = in;
     h.peer = in->peer;
     h.block = in->block;
     reply_init(&h.reply, cfg->opt.allocator);
@@ -525,7 +534,7 @@ enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_in
     describe(&h, error);
     if (h.end && cfg->opt.on_handshake_end)
         cfg->opt.on_handshake_end(error, h.request, h.reply.user, cfg->opt.hook_arg);
-    handshake_free(&h, in);
+    handshake_free(&h);
     return h.end;
 }
 
