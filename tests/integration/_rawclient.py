@@ -233,9 +233,12 @@ class Client:
         return bool(poll.poll(0))
 
     def echo(self, payload, opcode=TEXT):
-        """One message there and back, strictly the same."""
+        """One message there and back, strictly the same. A keepalive ping before it is answered."""
         self.send(frame(opcode, payload))
         answer = self.frame()
+        while answer.opcode == PING:
+            self.send(frame(PONG, answer.payload))
+            answer = self.frame()
         if answer != Frame(opcode, payload):
             raise Broken(f"sent {payload[:64]!r}, got {answer!r:.200}")
 
