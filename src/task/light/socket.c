@@ -42,11 +42,14 @@ int light_socket_init(struct task_socket *s, struct task_runtime *rt)
 void light_socket_close(struct task_socket *s)
 {
     struct light_socket *ls = s->light;
-    struct light_carrier *c = ls->carrier;
-
-    struct light_runtime *rt = c->rt;
+    struct light_carrier *c;
+    struct light_runtime *rt;
     bool closed;
 
+    if (!ls)
+        return; /* there was no memory for it */
+    c = ls->carrier;
+    rt = c->rt;
     pthread_mutex_lock(&c->mu);
     closed = c->closed;
     if (!closed) {
