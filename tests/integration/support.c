@@ -120,8 +120,8 @@ void support_echo(tws_conn *c, void *arg)
 /* ---- Rig ---- */
 
 struct rig_park {
-    pthread_mutex_t mu;
-    pthread_cond_t changed;
+    tws_mutex *mu; /* the library's own: waiting for them suits both kinds of thread */
+    tws_cond *changed;
     tws_conn *arrived; /* mu */
     bool released;     /* mu */
 };
@@ -130,12 +130,12 @@ static void rig_handler(tws_conn *c, void *arg)
 {
     struct rig_park *p = arg;
 
-    pthread_mutex_lock(&p->mu);
+    tws_mutex_lock(p->mu, 0);
     p->arrived = tws_conn_ref(c);
-    pthread_cond_broadcast(&p->changed);
+    tws_cond_broadcast(p->changed);
     while (!p->released)
-        pthread_cond_wait(&p->changed, &p->mu);
-    pthread_mutex_unlock(&p->mu);
+        tws_cond_wait(p->changed, p->mu, 0);
+    tws_mutex_unlock(p->mu);
 }
 
 void rig_options(tws_server_options *opt)
@@ -154,25 +154,26 @@ void rig_open(struct rig *r, const tws_server_options *opt)
     o.arg = p;
     memset(r, 0, sizeof *r);
     memset(p, 0, sizeof *p);
-    pthread_mutex_init(&p->mu, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    p->mu = tws_mutex_new();
+    p->changed = tws_cond_new();
+    assert_true(p->mu && p->changed);
     r->park = p;
     r->before = support_census();
     support_server_start(&r->s, &o);
     client_open(&r->client, r->s.address);
-    pthread_mutex_lock(&p->mu);
+    tws_mutex_lock(p->mu, 0);
     while (!p->arrived)
-        pthread_cond_wait(&p->changed, &p->mu);
+        tws_cond_wait(p->changed, p->mu, 0);
     r->conn = p->arrived;
-    pthread_mutex_unlock(&p->mu);
+    tws_mutex_unlock(p->mu);
 }
 
 void rig_release(struct rig *r)
 {
-    pthread_mutex_lock(&r->park->mu);
+    tws_mutex_lock(r->park->mu, 0);
     r->park->released = true;
-    pthread_cond_broadcast(&r->park->changed);
-    pthread_mutex_unlock(&r->park->mu);
+    tws_cond_broadcast(r->park->changed);
+    tws_mutex_unlock(r->park->mu);
 }
 
 void rig_end(struct rig *r)
@@ -181,8 +182,8 @@ void rig_end(struct rig *r)
     client_close(&r->client);
     tws_server_free(r->s.server);
     tws_conn_unref(r->conn);
-    pthread_cond_destroy(&r->park->changed);
-    pthread_mutex_destroy(&r->park->mu);
+    tws_cond_free(r->park->changed);
+    tws_mutex_free(r->park->mu);
     free(r->park);
 }
 
