@@ -236,7 +236,7 @@ class Client:
         """One message there and back, strictly the same. A keepalive ping before it is answered."""
         self.send(frame(opcode, payload))
         answer = self.frame()
-        while answer.opcode == PING:
+        while answer and answer.opcode == PING:
             self.send(frame(PONG, answer.payload))
             answer = self.frame()
         if answer != Frame(opcode, payload):
