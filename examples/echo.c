@@ -43,6 +43,7 @@ static const char usage[] =
     "  --carriers N           pthreads that run light threads (default: one per core)\n"
     "  --stack BYTES          stack of a connection's thread (default 262144, light 65536)\n"
     "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
+    "  --control-rate N       pings and pongs of a peer per second (default 5000; 0: any)\n"
     "  --no-join              send each reply by itself, also when more messages wait\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
@@ -145,6 +146,7 @@ static const struct option options[] = {
     {"carriers", required_argument, NULL, 'k'},
     {"stack", required_argument, NULL, 's'},
     {"min-rate", required_argument, NULL, 'r'},
+    {"control-rate", required_argument, NULL, 'R'},
     {"no-join", no_argument, NULL, 'j'},
     {"metrics", required_argument, NULL, 'M'},
     {"handshake-timeout", required_argument, NULL, 'H'},
@@ -213,6 +215,9 @@ static void set_option(struct settings *s, int option, const char *name, const c
         break;
     case 's':
         s->server.stack_size = (size_t)number(name, value, SIZE_MAX);
+        break;
+    case 'R':
+        s->server.upgrade.conn.max_control_rate = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 'r':
         s->server.upgrade.conn.min_rate = (uint32_t)number(name, value, UINT32_MAX);

@@ -21,6 +21,7 @@ def machine_paths():
     """Where this checkout and this user live: the paths most likely to slip into a file."""
     here = os.path.realpath(git("rev-parse", "--show-toplevel").strip())
     paths = {here, os.path.dirname(here), os.path.realpath(os.path.expanduser("~"))}
+    paths -= {"/tmp", "/var/tmp", "/usr", "/opt", "/srv", "/mnt", "/home"}  # every machine has these
     return [re.compile(rf"(?<![\w.~$}}]){re.escape(p)}(?=/\w)") for p in paths if p.count("/") >= 1 and len(p) > 1]
 
 
