@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -184,20 +185,34 @@ static int kernel_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
 
 /* ---- Sockets ---- */
 
+/*
+ * A shutdown for reading, which interrupts a wait over TCP and leaves the peer's sending alone, would
+ * make a Unix peer's next write fail: its answer to our close frame. So Unix sockets have an eventfd
+ * beside them, at the price of one poll before every receive.
+ */
 static int kernel_socket_init(struct task_socket *s, struct task_runtime *rt)
 {
     int flags = fcntl(s->fd, F_GETFL);
+    int domain = AF_UNSPEC;
+    socklen_t len = sizeof domain;
 
     (void)rt;
     if (flags < 0)
         return -errno;
     if ((flags & O_NONBLOCK) && fcntl(s->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
         return -errno;
+    if (getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX) {
+        s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (s->wake_fd < 0)
+            return -errno;
+    }
     return 0;
 }
 
 static void kernel_socket_close(struct task_socket *s)
 {
+    if (s->wake_fd >= 0)
+        close(s->wake_fd);
     if (s->edge_fd >= 0)
         close(s->edge_fd);
 }
@@ -240,11 +255,13 @@ static int await_edge(struct task_socket *s, int64_t deadline)
 
 static int await_input(struct task_socket *s, int64_t deadline)
 {
-    struct pollfd pfd = {.fd = s->fd, .events = POLLIN};
-    int n = task_poll(&pfd, 1, deadline);
+    struct pollfd pfd[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->wake_fd, .events = POLLIN}};
+    int n = task_poll(pfd, s->wake_fd < 0 ? 1 : 2, deadline);
 
     if (n < 0)
         return n;
+    if (pfd[1].revents)
+        task_event_clear(&(struct task_event){.fd = s->wake_fd});
     return n > 0 ? 0 : -ETIMEDOUT;
 }
 
@@ -254,9 +271,9 @@ static int kernel_await(struct task_socket *s, int64_t deadline, tws_ms period)
     int r;
 
     s->recv_waits = false;
-    if (atomic_load(&s->interrupted))
+    if (s->wake_fd < 0 && atomic_load(&s->interrupted))
         return await_edge(s, deadline);
-    if (deadline == TASK_FOREVER) {
+    if (s->wake_fd < 0 && deadline == TASK_FOREVER) {
         s->recv_waits = true;
         return s->recv_wait == period ? 0 : set_recv_wait(s, period);
     }
@@ -277,7 +294,7 @@ static bool peer_ended(struct task_socket *s)
     socklen_t len = sizeof info;
 
     if (getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
-        return true; /* not TCP: a Unix peer cannot send after our shutdown */
+        return true; /* not TCP: nothing was shut down */
     return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
            info.tcpi_state != TCP_FIN_WAIT2;
 }
@@ -335,7 +352,11 @@ static int kernel_await_send(struct task_socket *s, int64_t deadline)
 /* The one thing that wakes a thread inside recv without a signal and without ending the sending. */
 static void kernel_interrupt(struct task_socket *s)
 {
-    if (!atomic_exchange(&s->interrupted, true))
+    if (atomic_exchange(&s->interrupted, true))
+        return;
+    if (s->wake_fd >= 0)
+        task_event_set(&(struct task_event){.fd = s->wake_fd});
+    else
         shutdown(s->fd, SHUT_RD);
 }
 

@@ -156,6 +156,7 @@ struct task_socket {
     bool recv_waits;            /* the next task_recv blocks in the system call itself */
     tws_ms recv_wait;           /* SO_RCVTIMEO as it stands */
     int edge_fd;                /* waits for new input after an interrupt; -1: none yet */
+    int wake_fd;                /* Unix sockets: an eventfd that an interrupt sets; -1: none */
     struct light_socket *light; /* light threads */
 };
 

@@ -242,6 +242,7 @@ int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
     s->recv_waits = false;
     s->recv_wait = 0;
     s->edge_fd = -1;
+    s->wake_fd = -1;
     s->light = NULL;
     atomic_init(&s->interrupted, false);
     return s->kind->socket_init(s, rt);
