@@ -116,8 +116,6 @@ static void count_not_upgraded(struct server_peer *p, enum upgrade_end end, cons
     if (end != UPGRADE_PAGE && end != UPGRADE_CUT)
         base_logf(&s->log, TWS_LOG_DEBUG, "%s", e->text);
     pthread_mutex_lock(&s->mu);
-    if (p->cut)
-        end = UPGRADE_CUT;
     if (end == UPGRADE_PAGE)
         s->totals.pages++;
     s->totals.ends[end]++;
@@ -138,6 +136,17 @@ static void forget_fd(void *peer)
     pthread_mutex_unlock(&p->server->mu);
 }
 
+static bool was_cut(void *peer)
+{
+    struct server_peer *p = peer;
+    bool cut;
+
+    pthread_mutex_lock(&p->server->mu);
+    cut = p->cut;
+    pthread_mutex_unlock(&p->server->mu);
+    return cut;
+}
+
 /* Apart, so that the handshake's stack frames are gone before the handler's begin. */
 __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *block,
                                                    const union net_peer *address)
@@ -148,7 +157,9 @@ __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *
                                .peer = *address,
                                .block = block,
                                .closing = forget_fd,
-                               .closing_arg = p};
+                               .closing_arg = p,
+                               .was_cut = was_cut,
+                               .was_cut_arg = p};
     tws_error error;
     tws_conn *c;
     enum upgrade_end end = upgrade_run(s->cfg, &in, &c, &error);

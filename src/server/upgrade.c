@@ -531,6 +531,8 @@ enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_in
     } else {
         run(&h, in, out);
     }
+    if (h.end == UPGRADE_DISCONNECTED && in->was_cut && in->was_cut(in->was_cut_arg))
+        ended(&h, UPGRADE_CUT, "the server is stopping");
     describe(&h, error);
     if (h.end && cfg->opt.on_handshake_end)
         cfg->opt.on_handshake_end(error, h.request, h.reply.user, cfg->opt.hook_arg);

@@ -55,6 +55,9 @@ struct upgrade_input {
     /* Called right before fd is closed, if no connection came of it; NULL: not. */
     void (*closing)(void *arg);
     void *closing_arg;
+    /* Whether somebody has shut fd down to end the handshake; NULL: nobody does. */
+    bool (*was_cut)(void *arg);
+    void *was_cut_arg;
 };
 
 /* Blocks until it is over. Fills *error (code TWS_OK on success) and tells the hook about ends. */
