@@ -321,6 +321,37 @@ static void test_close_wakes_reader(void **state)
     }
 }
 
+/* Over a Unix socket too, where an interrupt must not take the peer's answer away. */
+static void test_close_unix(void **state)
+{
+    static const char *const listen[] = {"unix:@tws-test-close"};
+    struct answerer a = {.answer = true};
+    tws_server_options opt;
+    struct reader rd;
+    struct rig r;
+
+    (void)state;
+    rig_options(&opt);
+    opt.listen = listen;
+    rig_open(&r, &opt);
+    answerer_start(&a, &r);
+    assert_ok(tws_close(r.conn, 1001, "nobody reads"));
+    pthread_join(a.thread, NULL);
+    rig_close(&r);
+
+    a = (struct answerer){.answer = true};
+    rig_open(&r, &opt);
+    reader_start(&rd, r.conn);
+    reader_await(&rd);
+    answerer_start(&a, &r);
+    assert_ok(tws_close(r.conn, 1001, "somebody reads"));
+    assert_err(reader_join(&rd), TWS_ERR_CLOSED);
+    pthread_join(a.thread, NULL);
+    assert_int_equal(a.code, 1001);
+    assert_string_equal(a.reason, "somebody reads");
+    rig_close(&r);
+}
+
 /* The reader is woken at once even while the closing thread waits for a silent peer. */
 static void test_close_from_other_thread(void **state)
 {
@@ -545,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_close_inside_a_message),
         cmocka_unit_test(test_close_wakes_reader),
         cmocka_unit_test(test_close_from_other_thread),
+        cmocka_unit_test(test_close_unix),
         cmocka_unit_test(test_close_wakes_writer),
         cmocka_unit_test(test_close_wakes_queue),
         cmocka_unit_test(test_close_by_many),

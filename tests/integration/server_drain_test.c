@@ -166,6 +166,42 @@ static void test_drain_cuts(void **state)
     support_assert_census(before);
 }
 
+struct told {
+    _Atomic unsigned cut, other;
+};
+
+static void on_end(const tws_error *e, const tws_request *r, void *user, void *arg)
+{
+    struct told *told = arg;
+    bool cut = e->code == TWS_ERR_CLOSED && e->cause == TWS_CAUSE_LOCAL && !r && !user;
+
+    atomic_fetch_add(cut ? &told->cut : &told->other, 1);
+}
+
+/* The hook is told of a handshake that a drain ended, and that it was this side's doing. */
+static void test_drain_tells_the_hook(void **state)
+{
+    tws_server_options opt;
+    struct support_server s;
+    tws_server_stats st;
+    struct told told = {0};
+    int half;
+
+    (void)state;
+    support_server_options(&opt, support_echo, NULL);
+    opt.upgrade.on_handshake_end = on_end;
+    opt.upgrade.hook_arg = &told;
+    support_server_start(&s, &opt);
+    half = client_dial(s.address);
+    assert_true(client_send_bytes(half, "GET / HTTP/1.1\r\n", 16));
+    WAIT_FOR((tws_server_get_stats(s.server, &st), st.handshaking == 1));
+    assert_ok(tws_server_drain(s.server, SUPPORT_HANG_MS));
+    assert_int_equal(atomic_load(&told.cut), 1);
+    assert_int_equal(atomic_load(&told.other), 0);
+    close(half);
+    tws_server_free(s.server);
+}
+
 /* An answered close is no cut, even if the peer keeps its side of the socket open. */
 static void test_drain_answered_but_open(void **state)
 {
@@ -399,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_cuts),
+        cmocka_unit_test(test_drain_tells_the_hook),
         cmocka_unit_test(test_drain_answered_but_open),
         cmocka_unit_test(test_drain_hastened),
         cmocka_unit_test(test_drain_nowait),
