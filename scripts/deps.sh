@@ -38,6 +38,7 @@ autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
 bench cmd:/usr/bin/python3 python3
 bench cmd:gnuplot gnuplot-nox
+bench cmd:npm npm optional
 bench cmd:prometheus prometheus
 bench cmd:promtool prometheus
 LIST
