@@ -104,6 +104,9 @@ static void count_ended(struct server_peer *p)
     error = (size_t)-e.code;
     if (error < SERVER_ERRORS && e.code != TWS_ERR_CLOSED && e.code != TWS_ERR_PEER_CLOSED)
         s->totals.errors[error]++;
+    /* Its time is the drain's, so that it may be over a moment before the drain cuts it. */
+    if (s->draining && e.code == TWS_ERR_CLOSE_TIMEOUT)
+        s->was_cut = true;
     s->open--;
     unlink_peer(p);
     pthread_mutex_unlock(&s->mu);
