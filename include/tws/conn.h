@@ -203,7 +203,8 @@ TWS_API tws_err tws_next_writer(tws_conn *c, tws_opcode opcode, tws_writer **w);
  * @param data the bytes
  * @param len how many
  * @return as tws_write_message(). After TWS_ERR_TEXT or TWS_ERR_MESSAGE_SIZE, which leave the
- *         connection with a message it cannot end, tws_writer_close() ends the connection with 1011.
+ *         connection with a message it cannot end, tws_writer_close() ends the connection with 1011,
+ *         unless nothing of the message had left.
  * Threads: the one that opened w.
  */
 TWS_API tws_err tws_writer_write(tws_writer *w, const void *data, size_t len);
@@ -267,9 +268,7 @@ TWS_API tws_err tws_pong(tws_conn *c, const void *data, size_t len);
  *
  * A handler need not call it: when it returns, the library closes with 1000.
  *
- * A write that waits for the peer counts as stuck, also before its first byte. On a Unix socket
- * whose reader (a kernel thread) had to be woken, the peer's answer cannot arrive: the connection
- * then ends with TWS_ERR_EOF or TWS_ERR_NETWORK after the close frame has been sent.
+ * A write that waits for the peer counts as stuck, also before its first byte.
  *
  * @param c the connection
  * @param code 1000 to 1003, 1007 to 1014, 3000 to 4999; or 0 (or 1005) for a close frame without code
