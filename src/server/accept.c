@@ -272,7 +272,7 @@ void server_accept_main(void *server)
 {
     struct acceptor a = {.s = server};
 
-    a.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    a.spare = a.s->accept_spare;
     a.fds = a.s->accept_fds;
     while (accept_once(&a)) {
     }
@@ -282,4 +282,5 @@ void server_accept_main(void *server)
         refused_drop(&a, 0);
     if (a.spare >= 0)
         close(a.spare);
+    a.s->accept_spare = -1;
 }

@@ -4,9 +4,11 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define KERNEL_STACK (256 * 1024)
 #define LIGHT_STACK (64 * 1024)
@@ -140,6 +142,7 @@ static tws_err start_threads(tws_server *s, tws_error *e)
     }
     if (!server_accept_prepare(s))
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
+    s->accept_spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
     if (r < 0)
         return failed(e, TWS_ERR_SYSTEM, -r, "thread");
@@ -165,6 +168,8 @@ static void server_release(tws_server *s)
     base_free(a, s->addresses);
     base_free(a, s->accept_fds);
     address_table_free(&s->per_address, a);
+    if (s->accept_spare >= 0) /* the acceptor never ran */
+        close(s->accept_spare);
     task_event_destroy(&s->stop);
     pthread_mutex_destroy(&s->mu);
     upgrade_config_unref(s->cfg);
@@ -195,7 +200,7 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
         return failed(error, TWS_ERR_MEMORY, 0, NULL);
     s->opt = o;
     s->log = (struct base_log){.fn = o.log, .arg = o.log_arg};
-    s->stop.fd = -1;
+    s->stop.fd = s->accept_spare = -1;
     pthread_mutex_init(&s->mu, NULL);
     err = upgrade_config_new(&s->cfg, &o.upgrade, o.threads == TWS_THREADS_LIGHT, &what);
     if (err) {

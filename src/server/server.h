@@ -53,6 +53,7 @@ struct tws_server {
     char **addresses;
     size_t listener_count;
     struct pollfd *accept_fds; /* the accepting thread's */
+    int accept_spare;          /* the acceptor's: a descriptor to give up; open before it starts */
     struct task_event stop;    /* set once, never cleared */
     struct task_service acceptor, watcher;
     bool acceptor_runs, watcher_runs;
