@@ -11,7 +11,8 @@
 /* Bytes that a peer may still send after it should have stopped, before it is cut. */
 #define CLOSE_DISCARD_MAX (1 << 20)
 
-void conn_close_begin_locked(tws_conn *c, uint16_t code, const char *reason, size_t len)
+/* The state, the record and the close frame; no waiting. */
+static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, size_t len)
 {
     if (conn_state(c) != CONN_OPEN)
         return;
@@ -63,7 +64,7 @@ static void close_begin(tws_conn *c, uint16_t code, const char *reason, size_t l
 {
     pthread_mutex_lock(&c->mu);
     if (conn_state(c) == CONN_OPEN) {
-        conn_close_begin_locked(c, code, reason, len);
+        close_begin_locked(c, code, reason, len);
         wake_reader_locked(c);
     }
     pthread_mutex_unlock(&c->mu);

@@ -333,9 +333,6 @@ void conn_kick(tws_conn *c);
 
 /* ---- send.c: with the writer's role ---- */
 
-/* `out`, then the pieces; all or an error. TWS_ERR_TIMEOUT: none of the pieces' bytes has left. */
-tws_err conn_send(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
-                  struct conn_wait *w);
 /* One frame, masked in a client. f->len is the sum of the pieces. */
 tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
                         enum conn_turn turn, struct conn_wait *w);
@@ -346,8 +343,6 @@ tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len);
 
 /* ---- close.c ---- */
 
-/* The state, the record and the close frame; no waiting. mu is held. */
-void conn_close_begin_locked(tws_conn *c, uint16_t code, const char *reason, size_t len);
 /* The peer's close frame has been read; mu is not held. Returns what reads now return. */
 tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len);
 /*

@@ -133,14 +133,6 @@ static tws_err send_pieces(tws_conn *c, const struct iovec *iov, int count, enum
     return err;
 }
 
-tws_err conn_send(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
-                  struct conn_wait *w)
-{
-    bool begun = false;
-
-    return send_pieces(c, iov, count, turn, w, &begun);
-}
-
 /* A client's frame: masked through a borrowed buffer, piece by piece. */
 static tws_err send_masked(tws_conn *c, const struct wire_frame *f, const struct iovec *iov,
                            int count, enum conn_turn turn, struct conn_wait *w)
@@ -210,11 +202,12 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
 
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
 {
+    bool begun = false;
     tws_err err = conn_turn_take(c, turn, w);
 
     if (err)
         return err;
-    err = conn_send(c, NULL, 0, turn, w);
+    err = send_pieces(c, NULL, 0, turn, w, &begun);
     conn_turn_give(c);
     return err;
 }

@@ -12,42 +12,44 @@
 
 /* ---- Adding up ---- */
 
-static void add(tws_server_stats *sum, const tws_stats *one)
+static void put_sums(tws_server_stats *out, const tws_stats *sum)
 {
-    sum->messages_in += one->messages_in;
-    sum->messages_out += one->messages_out;
-    sum->bytes_in += one->bytes_in;
-    sum->bytes_out += one->bytes_out;
-    sum->wire_in += one->wire_in;
-    sum->wire_out += one->wire_out;
-    sum->pings_in += one->pings_in;
-    sum->pings_out += one->pings_out;
-    sum->pongs_in += one->pongs_in;
-    sum->pongs_out += one->pongs_out;
-    sum->timeouts += one->timeouts;
-    sum->joined += one->joined;
+    out->messages_in = sum->messages_in;
+    out->messages_out = sum->messages_out;
+    out->bytes_in = sum->bytes_in;
+    out->bytes_out = sum->bytes_out;
+    out->wire_in = sum->wire_in;
+    out->wire_out = sum->wire_out;
+    out->pings_in = sum->pings_in;
+    out->pings_out = sum->pings_out;
+    out->pongs_in = sum->pongs_in;
+    out->pongs_out = sum->pongs_out;
+    out->timeouts = sum->timeouts;
+    out->joined = sum->joined;
 }
 
 /* Ended connections and open ones in the same moment, so that no counter ever goes back. */
 static void collect(tws_server *s, tws_server_stats *out, struct server_totals *totals)
 {
     struct task_stats tasks;
+    tws_stats sum;
 
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&s->mu);
     *totals = s->totals;
+    sum = totals->ended;
     out->open = s->open;
     out->handshaking = s->handshaking;
-    add(out, &totals->ended);
     for (const struct server_peer *p = s->peers; p; p = p->next) {
         tws_stats one;
 
         if (!p->conn)
             continue;
         tws_conn_stats(p->conn, &one);
-        add(out, &one);
+        server_add_stats(&sum, &one);
     }
     pthread_mutex_unlock(&s->mu);
+    put_sums(out, &sum);
     out->accepted = totals->accepted;
     out->upgraded = totals->upgraded;
     out->refused_full = totals->refused_full;

@@ -139,17 +139,6 @@ static bool admit(struct acceptor *a, int fd, const union net_peer *peer)
     return !full && counted == 1;
 }
 
-static void unadmit(tws_server *s, const union net_peer *peer)
-{
-    struct net_peer_key key;
-
-    pthread_mutex_lock(&s->mu);
-    s->connections--;
-    if (s->opt.max_per_address > 0 && net_peer_key(peer, &key))
-        address_table_remove(&s->per_address, server_allocator(s), &key);
-    pthread_mutex_unlock(&s->mu);
-}
-
 static void serve(struct acceptor *a, int fd, const struct sockaddr_storage *addr)
 {
     tws_server *s = a->s;
@@ -159,7 +148,7 @@ static void serve(struct acceptor *a, int fd, const struct sockaddr_storage *add
     if (!admit(a, fd, &peer))
         return;
     if (server_peer_spawn(s, fd, &peer) < 0) {
-        unadmit(s, &peer);
+        server_forget_socket(s, &peer);
         refuse(a, fd, "no thread\n", &s->totals.refused_threads);
     }
 }

@@ -84,9 +84,13 @@ static const char *const *copy_list(const tws_allocator *a, const char *const *l
     return (const char *const *)copy;
 }
 
-static void config_free(struct upgrade_config *cfg)
+void upgrade_config_free(struct upgrade_config *cfg)
 {
-    const tws_allocator *a = cfg->opt.allocator;
+    const tws_allocator *a;
+
+    if (!cfg)
+        return;
+    a = cfg->opt.allocator;
 
     free_list(a, cfg->opt.origins, cfg->opt.origin_count);
     free_list(a, cfg->opt.subprotocols, cfg->opt.subprotocol_count);
@@ -140,24 +144,11 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
     cfg = base_calloc(o.allocator, sizeof *cfg);
     if (!cfg)
         return TWS_ERR_MEMORY;
-    base_ref_init(&cfg->refs);
     cfg->opt = o;
     if (!config_fill(cfg, &o, light)) {
-        config_free(cfg);
+        upgrade_config_free(cfg);
         return TWS_ERR_MEMORY;
     }
     *out = cfg;
     return TWS_OK;
-}
-
-struct upgrade_config *upgrade_config_ref(struct upgrade_config *cfg)
-{
-    base_ref_get(&cfg->refs);
-    return cfg;
-}
-
-void upgrade_config_unref(struct upgrade_config *cfg)
-{
-    if (cfg && base_ref_put(&cfg->refs))
-        config_free(cfg);
 }

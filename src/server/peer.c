@@ -54,7 +54,7 @@ static const uint16_t close_codes[SERVER_CLOSE_CODES - 1] = {1000, 1001, 1002, 1
                                                              1007, 1008, 1009, 1010, 1011, 1012,
                                                              1013, 1014, 3000, 4000, 1015};
 
-size_t server_close_index(uint16_t code)
+static size_t close_index(uint16_t code)
 {
     if (code >= 3000 && code < 4000)
         code = 3000;
@@ -71,7 +71,7 @@ uint16_t server_close_code(size_t index)
     return index < SERVER_CLOSE_CODES - 1 ? close_codes[index] : 0;
 }
 
-static void add_stats(tws_stats *sum, const tws_stats *one)
+void server_add_stats(tws_stats *sum, const tws_stats *one)
 {
     sum->messages_in += one->messages_in;
     sum->messages_out += one->messages_out;
@@ -99,8 +99,8 @@ static void count_ended(struct server_peer *p)
     tws_conn_error(p->conn, &e);
     pthread_mutex_lock(&s->mu);
     tws_conn_stats(p->conn, &stats);
-    add_stats(&s->totals.ended, &stats);
-    s->totals.closed[server_close_index(e.close_code)]++;
+    server_add_stats(&s->totals.ended, &stats);
+    s->totals.closed[close_index(e.close_code)]++;
     error = (size_t)-e.code;
     if (error < SERVER_ERRORS && e.code != TWS_ERR_CLOSED && e.code != TWS_ERR_PEER_CLOSED)
         s->totals.errors[error]++;
@@ -197,8 +197,7 @@ __attribute__((noinline)) static void peer_finish(struct server_peer *p)
     count_ended(p);
 }
 
-/* The address is counted by the acceptor and uncounted here. */
-static void forget_socket(tws_server *s, const union net_peer *address)
+void server_forget_socket(tws_server *s, const union net_peer *address)
 {
     struct net_peer_key key;
 
@@ -223,7 +222,7 @@ static void peer_main(void *block)
         peer_finish(&p);
         tws_conn_unref(p.conn);
     }
-    forget_socket(s, &job.address);
+    server_forget_socket(s, &job.address);
 }
 
 int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer)

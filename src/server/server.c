@@ -172,7 +172,7 @@ static void server_release(tws_server *s)
         close(s->accept_spare);
     task_event_destroy(&s->stop);
     pthread_mutex_destroy(&s->mu);
-    upgrade_config_unref(s->cfg);
+    upgrade_config_free(s->cfg);
     base_free(a, s);
 }
 

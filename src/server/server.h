@@ -87,11 +87,14 @@ void server_accept_main(void *server);
 
 /* Hands an accepted socket to a thread of its own. 0, or -errno: then the socket is the caller's. */
 int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer);
+/* A socket that the acceptor counted, with its address, is gone. */
+void server_forget_socket(tws_server *s, const union net_peer *address);
+/* Adds a connection's counters to a sum of them. */
+void server_add_stats(tws_stats *sum, const tws_stats *one);
 /* Closes or cuts every peer; mu is held. */
 void server_peers_close_locked(tws_server *s, tws_ms close_timeout);
 void server_peers_cut_locked(tws_server *s);
-/* Index into server_totals.closed, and its label. */
-size_t server_close_index(uint16_t code);
+/* The label of an index of server_totals.closed. */
 uint16_t server_close_code(size_t index);
 
 #endif

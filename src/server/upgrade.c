@@ -575,11 +575,11 @@ tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffere
     net_peer_of(&in.peer, fd);
     in.block = base_pool_get(&cfg->env->blocks);
     if (!in.block) {
-        upgrade_config_unref(cfg);
+        upgrade_config_free(cfg);
         return refuse_input(fd, TWS_ERR_MEMORY, NULL, error);
     }
     upgrade_run(cfg, &in, out, error ? error : &local);
     err = error ? error->code : local.code;
-    upgrade_config_unref(cfg);
+    upgrade_config_free(cfg);
     return err;
 }

@@ -11,7 +11,6 @@
 
 /* Options with strings of our own, and what handshakes share. */
 struct upgrade_config {
-    struct base_ref refs;
     tws_upgrade_options opt; /* pointers lead into our copies */
     struct conn_env *env;
     struct base_pool heads; /* a request head being received, with its field table */
@@ -22,8 +21,8 @@ struct upgrade_config {
  * allowed, with *what; TWS_ERR_MEMORY. */
 tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_options *opt, bool light,
                            const char **what);
-struct upgrade_config *upgrade_config_ref(struct upgrade_config *cfg);
-void upgrade_config_unref(struct upgrade_config *cfg);
+/* NULL is fine. Connections outlive it: they hold `env`. */
+void upgrade_config_free(struct upgrade_config *cfg);
 
 /* Why a socket did not become a connection; also the label of the counters. */
 enum upgrade_end {
