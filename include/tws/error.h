@@ -29,6 +29,8 @@ extern "C" {
     X(TWS_ERR_CLOSE_CODE, -9, "this close code may not be sent")                                   \
     X(TWS_ERR_CONTROL_SIZE, -10, "a control frame carries at most 125 bytes")                      \
     X(TWS_ERR_UNSUPPORTED, -11, "not supported by this build or this system")                      \
+    X(TWS_ERR_QUEUE_FULL, -12, "the send queue is full; the message was not taken")                \
+    X(TWS_ERR_DROPPED, -13, "the message was dropped from the send queue for a newer one")         \
     X(TWS_ERR_CLOSED, -20, "the connection was closed on this side")                               \
     X(TWS_ERR_PEER_CLOSED, -21, "the peer closed the connection")                                  \
     X(TWS_ERR_EOF, -22, "the peer ended the connection without a close frame")                     \
@@ -43,11 +45,21 @@ extern "C" {
     X(TWS_ERR_RESOURCE, -31, "the connection was ended for lack of memory")                        \
     X(TWS_ERR_SLOW, -32, "the peer sent a frame more slowly than the limit allows")                \
     X(TWS_ERR_CLOSE_TIMEOUT, -33, "the peer did not answer the close frame in time")               \
+    X(TWS_ERR_TRUNCATED, -34, "the peer ended TLS without saying so: data may be missing")         \
+    X(TWS_ERR_DEFLATE, -35, "the peer sent compressed data that does not inflate")                 \
+    X(TWS_ERR_OVERFLOW, -36, "the peer read too slowly and its send queue overflowed")             \
     X(TWS_ERR_ADDRESS, -40, "the address is not valid or cannot be used")                          \
     X(TWS_ERR_HANDSHAKE, -41, "the opening handshake was not acceptable")                          \
     X(TWS_ERR_REFUSED, -42, "the upgrade was refused")                                             \
     X(TWS_ERR_NOT_UPGRADE, -43, "the request was plain HTTP and has been answered")                \
-    X(TWS_ERR_HANDSHAKE_TIMEOUT, -44, "the opening handshake took too long")
+    X(TWS_ERR_HANDSHAKE_TIMEOUT, -44, "the opening handshake took too long")                       \
+    X(TWS_ERR_RESOLVE, -45, "the name could not be resolved")                                      \
+    X(TWS_ERR_CONNECT, -46, "no address could be connected to")                                    \
+    X(TWS_ERR_TLS, -47, "the TLS handshake failed")                                                \
+    X(TWS_ERR_CERTIFICATE, -48, "the peer's certificate was not accepted")                         \
+    X(TWS_ERR_PROXY, -49, "the proxy refused or failed")                                           \
+    X(TWS_ERR_REDIRECT, -50, "the redirect could not be followed")                                 \
+    X(TWS_ERR_CANCELLED, -51, "the call was cancelled")
 
 #define TWS_ERROR_ENUM_(name, value, text) name = value,
 typedef enum tws_err { TWS_ERROR_MAP(TWS_ERROR_ENUM_) TWS_ERR_FORCE_INT_ = -0x7fffffff } tws_err;
@@ -60,7 +72,11 @@ typedef enum tws_phase {
     TWS_PHASE_HANDSHAKE = 2,
     TWS_PHASE_READ = 3,
     TWS_PHASE_WRITE = 4,
-    TWS_PHASE_CLOSE = 5
+    TWS_PHASE_CLOSE = 5,
+    TWS_PHASE_RESOLVE = 6,
+    TWS_PHASE_CONNECT = 7,
+    TWS_PHASE_PROXY = 8,
+    TWS_PHASE_TLS = 9
 } tws_phase;
 
 /* Who or what ended the connection. */

@@ -136,6 +136,14 @@ static const char *phase_text(tws_phase phase)
         return "while writing";
     case TWS_PHASE_CLOSE:
         return "while closing";
+    case TWS_PHASE_RESOLVE:
+        return "while resolving the name";
+    case TWS_PHASE_CONNECT:
+        return "while connecting";
+    case TWS_PHASE_PROXY:
+        return "at the proxy";
+    case TWS_PHASE_TLS:
+        return "in TLS";
     }
     return "";
 }
