@@ -52,6 +52,13 @@ typedef struct tws_conn_options {
     uint64_t reserved[16];
 } tws_conn_options;
 
+/*
+ * Runs on the connection's own thread, whose stack is stack_size bytes: large buffers belong on the
+ * heap. When it returns, the library closes the connection with 1000 if that was not done; from then
+ * on none of its handlers is called and tws_server_each() does not visit it.
+ */
+typedef void (*tws_connection_fn)(tws_conn *c, void *arg);
+
 /* ---- Reading ---- */
 
 /**

@@ -294,26 +294,6 @@ TWS_API tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t
 
 /* ---- Server ---- */
 
-/*
- * Runs on the connection's own thread, whose stack is stack_size bytes: large buffers belong on the
- * heap. When it returns, the library closes the connection with 1000 if that was not done; from then
- * on none of its handlers is called and tws_server_each() does not visit it.
- */
-typedef void (*tws_connection_fn)(tws_conn *c, void *arg);
-
-/* What a connection's thread is. The same handlers run on both. */
-typedef enum tws_threads {
-    /* A pthread per connection: handlers may block in anything. */
-    TWS_THREADS_KERNEL = 0,
-    /*
-     * A user-space thread per connection, many on one pthread: costs what an event loop costs.
-     * Handlers wait in this library's calls; what blocks elsewhere should be wrapped in
-     * tws_blocking(). A handler that keeps the processor, or blocks, for more than 10 ms does not
-     * stop the others: they move to another pthread.
-     */
-    TWS_THREADS_LIGHT = 1
-} tws_threads;
-
 typedef struct tws_server_options {
     size_t size; /* set by the initialiser */
     /*

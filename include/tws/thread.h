@@ -41,6 +41,87 @@ TWS_API tws_err tws_blocking(void (*fn)(void *arg), void *arg);
  */
 TWS_API void tws_sleep(tws_ms ms);
 
+/* ---- Threads of the application's own ---- */
+
+/*
+ * Threads of either kind that the library runs for the application, for instance one per dialled
+ * connection: with light threads, thousands of clients cost what an event loop costs.
+ */
+typedef struct tws_group tws_group;
+
+typedef struct tws_group_options {
+    size_t size;         /* set by the initialiser */
+    tws_threads threads; /* default TWS_THREADS_KERNEL */
+    uint32_t carriers;   /* pthreads that run light threads; default 0: one per core */
+    size_t stack_size;   /* default 0: 256 KiB, light 64 KiB */
+    bool no_spread; /* leave kernel threads to the scheduler instead of one core each in turn */
+    const tws_allocator *allocator; /* default NULL: malloc; must outlive the group */
+    uint64_t reserved[8];
+} tws_group_options;
+
+/**
+ * Fills options with the defaults.
+ *
+ * @param opt the options
+ * @param size sizeof *opt; use the macro tws_group_options_init(opt)
+ * Threads: any.
+ */
+TWS_API void tws_group_options_init_sized(tws_group_options *opt, size_t size);
+#define tws_group_options_init(opt) tws_group_options_init_sized((opt), sizeof *(opt))
+
+/**
+ * Makes a group of threads, with none in it yet.
+ *
+ * @param out set to the group; NULL on failure
+ * @param opt options, or NULL for the defaults; copied
+ * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY; TWS_ERR_SYSTEM: carriers could not be started;
+ *         TWS_ERR_UNSUPPORTED: no light threads on this system.
+ * Threads: any.
+ * Ownership: tws_group_free().
+ */
+TWS_API tws_err tws_group_new(tws_group **out, const tws_group_options *opt);
+
+/**
+ * Runs a function on a new thread of the group.
+ *
+ * @param g the group
+ * @param fn the function; the thread ends when it returns
+ * @param arg handed to fn
+ * @return TWS_OK; TWS_ERR_MEMORY, TWS_ERR_SYSTEM: fn will not run.
+ * Threads: any, also those of the group.
+ */
+TWS_API tws_err tws_group_spawn(tws_group *g, void (*fn)(void *arg), void *arg);
+
+/**
+ * How many threads of the group have been spawned and have not ended.
+ *
+ * @param g the group
+ * @return the number.
+ * Threads: any.
+ */
+TWS_API uint32_t tws_group_count(tws_group *g);
+
+/**
+ * Waits until no thread of the group is left.
+ *
+ * @param g the group
+ * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
+ * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_ARGUMENT; TWS_ERR_STATE on one of the group's threads.
+ * Threads: any but those of the group.
+ */
+TWS_API tws_err tws_group_wait(tws_group *g, tws_ms ms);
+
+/**
+ * Waits for all threads of the group, and frees it.
+ *
+ * A thread cannot be ended from outside: close what it waits for first. Connections that were
+ * dialled on the group's threads may outlive it, but only to be closed and given back.
+ *
+ * @param g the group, or NULL
+ * Threads: any but those of the group.
+ */
+TWS_API void tws_group_free(tws_group *g);
+
 /* ---- Mutex ---- */
 
 typedef struct tws_mutex tws_mutex;

@@ -2,6 +2,7 @@
 #ifndef TWS_TWS_H
 #define TWS_TWS_H
 
+#include <tws/client.h>
 #include <tws/conn.h>
 #include <tws/error.h>
 #include <tws/metrics.h>

@@ -40,6 +40,27 @@ typedef struct tws_request tws_request;
 typedef struct tws_reply tws_reply;
 /* A message that is being written piece by piece. */
 typedef struct tws_writer tws_writer;
+/* How TLS is spoken: certificates, trust. Reference-counted. */
+typedef struct tws_tls tws_tls;
+
+/* What a connection's thread is. The same handlers run on both. */
+typedef enum tws_threads {
+    /* A pthread per connection: handlers may block in anything. */
+    TWS_THREADS_KERNEL = 0,
+    /*
+     * A user-space thread per connection, many on one pthread: costs what an event loop costs.
+     * Handlers wait in this library's calls; what blocks elsewhere should be wrapped in
+     * tws_blocking(). A handler that keeps the processor, or blocks, for more than 10 ms does not
+     * stop the others: they move to another pthread.
+     */
+    TWS_THREADS_LIGHT = 1
+} tws_threads;
+
+/* A header line of HTTP. Terminated strings. */
+typedef struct tws_header {
+    const char *name;
+    const char *value;
+} tws_header;
 
 /* The two kinds of message, with their opcodes of RFC 6455, section 11.8. */
 typedef enum tws_opcode { TWS_TEXT = 1, TWS_BINARY = 2 } tws_opcode;
