@@ -110,7 +110,8 @@ typedef struct tws_dial_options {
     const char *proxy;
     /*
      * Without `proxy`, take it from the environment as curl does: https_proxy for wss, http_proxy
-     * for ws, all_proxy for both, no_proxy for exceptions. Default false.
+     * for ws, all_proxy for both, no_proxy for exceptions, which hold for `proxy` too. Default
+     * false.
      */
     bool proxy_from_environment;
     const tws_header *proxy_headers; /* of CONNECT, beside its own */

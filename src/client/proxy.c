@@ -1,4 +1,5 @@
 /* Through a proxy: what both kinds share, and HTTP CONNECT (RFC 9110 9.3.6). */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,8 +8,6 @@
 #include "base/alloc.h"
 #include "client/proxy.h"
 #include "wire/base64.h"
-
-enum { ANSWER_BYTES = 16384, ANSWER_FIELDS = 100 };
 
 int proxy_say(struct proxy_error *err, int result, const char *format, ...)
 {
@@ -68,20 +67,29 @@ ssize_t proxy_recv(struct net_stream *st, void *buf, size_t cap, int64_t deadlin
 
 size_t proxy_name(const struct proxy *p, char *buf, size_t size)
 {
-    static const char *const schemes[] = {
-        [PROXY_NONE] = "", [PROXY_HTTP] = "http", [PROXY_SOCKS5] = "socks5",
-        [PROXY_SOCKS5H] = "socks5h"};
+    static const char *const schemes[] = {[PROXY_NONE] = "",
+                                          [PROXY_HTTP] = "http",
+                                          [PROXY_SOCKS5] = "socks5",
+                                          [PROXY_SOCKS5H] = "socks5h"};
     int n = snprintf(buf, size, "%s://%s%.*s%s:%u", schemes[p->kind], p->host.ipv6 ? "[" : "",
-                     (int)p->host.name.len, p->host.name.at, p->host.ipv6 ? "]" : "",
-                     p->host.port);
+                     (int)p->host.name.len, p->host.name.at, p->host.ipv6 ? "]" : "", p->host.port);
 
     return n < 0 ? 0 : (size_t)n;
 }
 
 bool proxy_wants_address(const struct proxy *p, const struct wire_url *url)
 {
-    (void)url;
-    return p->kind == PROXY_SOCKS5;
+    char name[INET_ADDRSTRLEN];
+    struct in_addr address;
+    size_t n = url->host.name.len;
+
+    if (p->kind != PROXY_SOCKS5 || url->host.ipv6)
+        return false;
+    if (n >= sizeof name)
+        return true;
+    memcpy(name, url->host.name.at, n);
+    name[n] = '\0';
+    return inet_pton(AF_INET, name, &address) != 1;
 }
 
 int proxy_open(struct net_stream *st, const struct proxy *p, const struct proxy_target *target,
@@ -126,7 +134,7 @@ static bool has_authorization(const struct proxy_target *target)
     return false;
 }
 
-/* The request in memory of its own. 0, -ENOMEM or -EINVAL. */
+/* The request in memory of its own, zero-terminated. 0, -ENOMEM or -EINVAL. */
 static int write_request(const struct proxy *p, const struct handshake_header *headers, size_t n,
                          const struct proxy_target *target, char **out, size_t *len,
                          struct proxy_error *err)
@@ -135,12 +143,13 @@ static int write_request(const struct proxy *p, const struct handshake_header *h
 
     if (need < 0)
         return proxy_say(err, -EINVAL, "a header for the proxy: %s",
-                         handshake_fault_text((enum handshake_fault)-need));
+                         handshake_fault_text((enum handshake_fault) - need));
     *len = (size_t)need;
-    *out = base_alloc(p->allocator, *len);
+    *out = base_alloc(p->allocator, *len + 1);
     if (*out == NULL)
         return -ENOMEM;
     handshake_write_connect(*out, *len, target->url, headers, n);
+    (*out)[*len] = '\0';
     return 0;
 }
 
@@ -162,9 +171,10 @@ static int ask(struct net_stream *st, const struct proxy *p, const struct proxy_
         headers[n++] = (struct handshake_header){"Proxy-Authorization", authorization};
     }
     for (size_t i = 0; i < target->header_count; i++)
-        headers[n++] =
-            (struct handshake_header){target->headers[i].name, target->headers[i].value};
+        headers[n++] = (struct handshake_header){target->headers[i].name, target->headers[i].value};
     r = write_request(p, headers, n, target, &request, &len, err);
+    if (r == 0 && target->on_head)
+        target->on_head(true, request, len, target->on_head_arg);
     if (r == 0)
         r = proxy_send(st, request, len, deadline, err);
 out:
@@ -176,23 +186,49 @@ out:
 
 struct answer {
     struct http_head head;
-    struct http_field fields[ANSWER_FIELDS];
+    const struct proxy_target *target;
     size_t len;
-    uint8_t buf[ANSWER_BYTES];
+    char *buf; /* behind the fields; one byte more than it is used for */
+    struct http_field fields[];
 };
+
+static struct answer *new_answer(const struct proxy *p, const struct proxy_target *target)
+{
+    size_t head = sizeof(struct answer) + target->max_head_fields * sizeof(struct http_field);
+    struct answer *a = base_alloc(p->allocator, head + target->max_head_bytes + 1);
+
+    if (a != NULL) {
+        a->target = target;
+        a->len = 0;
+        a->buf = (char *)a + head;
+    }
+    return a;
+}
 
 static void begin_head(struct answer *a)
 {
-    static const struct http_limits limits = {ANSWER_BYTES, ANSWER_FIELDS};
+    struct http_limits limits = {a->target->max_head_bytes, a->target->max_head_fields};
 
-    http_head_init(&a->head, true, a->fields, ANSWER_FIELDS, &limits);
+    http_head_init(&a->head, true, a->fields, a->target->max_head_fields, &limits);
+}
+
+/* Shows len bytes; what stands behind them comes back. */
+static void show(const struct answer *a, char *at, size_t len)
+{
+    char next = at[len];
+
+    if (a->target->on_head == NULL || len == 0)
+        return;
+    at[len] = '\0';
+    a->target->on_head(false, at, len, a->target->on_head_arg);
+    at[len] = next;
 }
 
 static int bad_answer(const struct answer *a, enum http_result result, struct proxy_error *err)
 {
     if (result == HTTP_TOO_LONG || result == HTTP_TOO_MANY)
-        return proxy_say(err, -EPROTO, "the proxy's answer is larger than %d bytes or %d fields",
-                         ANSWER_BYTES, ANSWER_FIELDS);
+        return proxy_say(err, -EPROTO, "the proxy's answer is larger than %u bytes or %u fields",
+                         a->target->max_head_bytes, a->target->max_head_fields);
     return proxy_say(err, -EPROTO, "the proxy does not answer in HTTP/1: %s",
                      http_head_error_text(&a->head));
 }
@@ -203,29 +239,31 @@ static int receive_head(struct net_stream *st, struct answer *a, int64_t deadlin
 {
     size_t begin = 0;
     enum http_result result;
+    ssize_t n;
 
     begin_head(a);
     for (;;) {
-        result = http_head_feed(&a->head, a->buf + begin, a->len - begin);
+        result = http_head_feed(&a->head, (uint8_t *)a->buf + begin, a->len - begin);
         if (result == HTTP_DONE) {
+            show(a, a->buf + begin, a->head.head_len);
             if (a->head.status >= 200 || a->head.status == 101)
                 break;
             begin += a->head.head_len;
             begin_head(a);
             continue;
         }
-        if (result != HTTP_MORE)
-            return bad_answer(a, result, err);
-        if (a->len == ANSWER_BYTES)
-            return bad_answer(a, HTTP_TOO_LONG, err);
-
-        ssize_t n = proxy_recv(st, a->buf + a->len, ANSWER_BYTES - a->len, deadline, err);
-
-        if (n < 0)
+        if (result == HTTP_MORE && a->len == a->target->max_head_bytes)
+            result = HTTP_TOO_LONG;
+        n = result == HTTP_MORE
+                ? proxy_recv(st, a->buf + a->len, a->target->max_head_bytes - a->len, deadline, err)
+                : bad_answer(a, result, err);
+        if (n < 0) {
+            show(a, a->buf + begin, a->len - begin);
             return (int)n;
+        }
         a->len += (size_t)n;
     }
-    memmove(a->buf, a->buf + begin, a->len - begin);
+    a->buf += begin;
     a->len -= begin;
     return 0;
 }
@@ -242,15 +280,16 @@ static void printable(char *out, size_t size, struct wire_text text)
 
 static int refused(const struct answer *a, struct proxy_error *err)
 {
-    const struct http_field *field = http_find(&a->head, a->buf, "Proxy-Authenticate", NULL);
+    const struct http_field *field =
+        http_find(&a->head, (uint8_t *)a->buf, "Proxy-Authenticate", NULL);
     char reason[64], wanted[64];
 
     err->status = a->head.status;
-    printable(reason, sizeof reason, http_text(a->buf, a->head.reason));
+    printable(reason, sizeof reason, http_text((uint8_t *)a->buf, a->head.reason));
     if (a->head.status != 407)
         return proxy_say(err, -EPROTO, "the proxy answered %d %s", a->head.status, reason);
     printable(wanted, sizeof wanted,
-              field ? http_text(a->buf, field->value) : wire_text_of("no scheme named"));
+              field ? http_text((uint8_t *)a->buf, field->value) : wire_text_of("no scheme named"));
     return proxy_say(err, -EPROTO, "the proxy answered 407 %s: it wants authorisation (%s)", reason,
                      wanted);
 }
@@ -264,10 +303,9 @@ int proxy_connect(struct net_stream *st, const struct proxy *p, const struct pro
     if (r < 0)
         goto out;
     r = -ENOMEM;
-    a = base_alloc(p->allocator, sizeof *a);
+    a = new_answer(p, target);
     if (a == NULL)
         goto out;
-    a->len = 0;
     r = receive_head(st, a, deadline, err);
     if (r < 0)
         goto out;

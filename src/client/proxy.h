@@ -10,6 +10,8 @@
 
 #include <sys/socket.h>
 
+#include <tws/client.h>
+
 #include "net/stream.h"
 #include "wire/handshake.h"
 #include "wire/url.h"
@@ -79,6 +81,10 @@ struct proxy_target {
     const struct sockaddr *address; /* of the server, if proxy_wants_address(); else NULL */
     const tws_header *headers;      /* of CONNECT */
     size_t header_count;
+    uint32_t max_head_bytes; /* of the answer */
+    uint16_t max_head_fields;
+    tws_head_fn on_head; /* NULL: nobody wants to see */
+    void *on_head_arg;
 };
 
 /* Whether the server's name has to be resolved here before proxy_open(). */

@@ -35,8 +35,7 @@ static bool parse_kind(struct proxy *p, struct wire_text scheme)
     static const struct {
         const char *scheme;
         enum proxy_kind kind;
-    } kinds[] = {
-        {"http", PROXY_HTTP}, {"socks5", PROXY_SOCKS5}, {"socks5h", PROXY_SOCKS5H}};
+    } kinds[] = {{"http", PROXY_HTTP}, {"socks5", PROXY_SOCKS5}, {"socks5h", PROXY_SOCKS5H}};
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (wire_text_is(scheme, kinds[i].scheme)) {
@@ -112,8 +111,8 @@ static const char *parse(struct proxy *p, struct wire_text text)
 
 static struct wire_text without_last_dot(struct wire_text name)
 {
-    return wire_text_head(name, name.len > 0 && name.at[name.len - 1] == '.' ? name.len - 1
-                                                                           : name.len);
+    return wire_text_head(name,
+                          name.len > 0 && name.at[name.len - 1] == '.' ? name.len - 1 : name.len);
 }
 
 /* example.com and .example.com name example.com and what ends in .example.com. */
@@ -253,9 +252,8 @@ static const char *find(const struct proxy_source *src, const struct wire_url *u
 {
     static const char *const plain[] = {"ws_proxy",  "WS_PROXY",  "http_proxy",
                                         "all_proxy", "ALL_PROXY", NULL};
-    static const char *const secure[] = {"wss_proxy",   "WSS_PROXY", "https_proxy",
-                                         "HTTPS_PROXY", "all_proxy", "ALL_PROXY",
-                                         NULL};
+    static const char *const secure[] = {"wss_proxy", "WSS_PROXY", "https_proxy", "HTTPS_PROXY",
+                                         "all_proxy", "ALL_PROXY", NULL};
     static const char *const exceptions[] = {"no_proxy", "NO_PROXY", NULL};
     const char *list, *ignored;
 

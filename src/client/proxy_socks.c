@@ -153,14 +153,10 @@ static size_t put_target(uint8_t *out, const struct proxy_target *target)
 static const char *reply_text(unsigned code)
 {
     static const char *const texts[] = {
-        [1] = "general failure",
-        [2] = "not allowed by its rules",
-        [3] = "network unreachable",
-        [4] = "host unreachable or its name unknown",
-        [5] = "connection refused",
-        [6] = "connecting took too long",
-        [7] = "command not supported",
-        [8] = "address type not supported",
+        [1] = "general failure",       [2] = "not allowed by its rules",
+        [3] = "network unreachable",   [4] = "host unreachable or its name unknown",
+        [5] = "connection refused",    [6] = "connecting took too long",
+        [7] = "command not supported", [8] = "address type not supported",
     };
 
     return code > 0 && code < sizeof texts / sizeof texts[0] ? texts[code] : "unknown reply";
