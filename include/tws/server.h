@@ -230,6 +230,8 @@ typedef bool (*tws_page_fn)(const tws_request *r, tws_reply *a, void *arg);
 typedef void (*tws_handshake_end_fn)(const tws_error *error, const tws_request *r, void *user,
                                      void *arg);
 
+struct tws_deflate_options; /* deflate.h */
+
 /* How opening handshakes are judged. */
 typedef struct tws_upgrade_options {
     size_t size;              /* set by the initialiser */
@@ -254,6 +256,7 @@ typedef struct tws_upgrade_options {
     tws_handshake_end_fn on_handshake_end;
     void *hook_arg;                 /* handed to the three above */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
+    const struct tws_deflate_options *deflate; /* compression (deflate.h); default NULL: none */
     uint64_t reserved[16];
     tws_conn_options conn;
 } tws_upgrade_options;

@@ -4,6 +4,7 @@
 
 #include <tws/client.h>
 #include <tws/conn.h>
+#include <tws/deflate.h>
 #include <tws/error.h>
 #include <tws/metrics.h>
 #include <tws/server.h>

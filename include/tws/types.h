@@ -91,11 +91,14 @@ typedef enum tws_close_code {
  */
 typedef struct tws_message {
     tws_opcode opcode;
-    uint32_t flags; /* reserved, 0 */
+    uint32_t flags; /* TWS_MESSAGE_COMPRESSED; others may come */
     char *data;
     size_t len;
     void *owner; /* the library's own, do not touch */
 } tws_message;
+
+/* In tws_message.flags: it arrived compressed (deflate.h). */
+#define TWS_MESSAGE_COMPRESSED 1u
 
 #define TWS_MESSAGE_INIT                                                                           \
     {                                                                                              \
