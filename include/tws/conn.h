@@ -18,6 +18,7 @@
 #define TWS_CONN_H
 
 #include <tws/error.h>
+#include <tws/queue.h>
 #include <tws/types.h>
 
 #include <sys/uio.h>
@@ -49,6 +50,7 @@ typedef struct tws_conn_options {
     bool no_utf8_check; /* text goes unchecked both ways, against RFC 6455; default false */
     bool tcp_delay;     /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
     void *user;         /* first value of tws_conn_user() */
+    tws_queue_options queue; /* of tws_write_async(), see queue.h */
     uint64_t reserved[16];
 } tws_conn_options;
 

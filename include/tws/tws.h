@@ -7,6 +7,8 @@
 #include <tws/deflate.h>
 #include <tws/error.h>
 #include <tws/metrics.h>
+#include <tws/prepared.h>
+#include <tws/queue.h>
 #include <tws/server.h>
 #include <tws/thread.h>
 #include <tws/types.h>

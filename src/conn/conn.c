@@ -60,6 +60,7 @@ void conn_options_init(tws_conn_options *opt)
     opt->max_control_rate = 5000;
     opt->min_rate = 64;
     opt->join_replies = true;
+    tws_queue_options_init(&opt->queue);
 }
 
 static void take_options(tws_conn *c, const tws_conn_options *opt)
