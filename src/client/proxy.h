@@ -70,7 +70,7 @@ void proxy_release(struct proxy *p);
 /*
  * Whether a list like "localhost, .example.com, 10.0.0.0/8, [::1], *" names the host, as curl reads
  * it: a name means itself and every name below it, an address itself or its network; "*" only
- * alone. Ports are no part of it.
+ * alone. Commas or blanks separate. Ports are no part of it.
  */
 bool proxy_bypassed(const char *list, const struct wire_host *host);
 

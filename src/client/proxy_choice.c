@@ -185,11 +185,6 @@ static bool address_listed(int family, struct wire_text item, const unsigned cha
     return text_to_address(family, item, network) && same_bits(network, address, bits);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
 bool proxy_bypassed(const char *list, const struct wire_host *host)
 {
     unsigned char address[16];
@@ -202,11 +197,10 @@ bool proxy_bypassed(const char *list, const struct wire_host *host)
         family = AF_INET;
     else if (host->ipv6 && text_to_address(AF_INET6, host->name, address))
         family = AF_INET6;
-    while (rest.len > 0) {
+    for (; rest.len > 0; rest = wire_text_skip(rest, 1)) {
         size_t n = 0;
 
-        rest = wire_text_trim(rest);
-        while (n < rest.len && !is_blank(rest.at[n]) && rest.at[n] != ',')
+        while (n < rest.len && !wire_one_of(rest.at[n], ", \t"))
             n++;
 
         struct wire_text item = wire_text_head(rest, n);
@@ -214,11 +208,7 @@ bool proxy_bypassed(const char *list, const struct wire_host *host)
         if (family != 0 ? address_listed(family, item, address)
                         : name_listed(item, without_last_dot(host->name)))
             return true;
-        rest = wire_text_trim(wire_text_skip(rest, n));
-        if (rest.len > 0 && rest.at[0] != ',') /* two words without a comma: curl stops here */
-            return false;
-        while (rest.len > 0 && rest.at[0] == ',')
-            rest = wire_text_skip(rest, 1);
+        rest = wire_text_skip(rest, n);
     }
     return false;
 }
