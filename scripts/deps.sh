@@ -20,7 +20,7 @@ test hdr:cmocka.h libcmocka-dev
 test cmd:/usr/bin/python3 python3
 test cmd:strace strace
 test py:websockets python3-websockets
-test cmd:openssl openssl optional
+test cmd:openssl openssl
 test cmd:chromium chromium optional
 test cmd:pkg-config pkg-config optional
 check cmd:git git

@@ -21,14 +21,17 @@ TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
 
 # `make test T=NAME`: those with NAME in their file name.
 chosen = $(strip $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p))),$(p))),$(1)))
-RUN_TESTS = $(PYTHON) scripts/run-tests.py --build $(B)
+# Tests find the certificates there, whatever tree they are built in.
+CERTS := $(BUILD)/certs
+RUN_TESTS = TWS_CERTS=$(abspath $(CERTS)) $(PYTHON) scripts/run-tests.py --build $(B)
 
-.PHONY: test test-tsan test-build test-run tsan-build tsan-run
+.PHONY: certs test test-tsan test-build test-run tsan-build tsan-run
 
 ##@ Test
 ## test: unit and integration tests under ASan and UBSan; `make test T=NAME` runs those whose name has NAME in it
 test:
 	@scripts/deps.sh --quiet build test
+	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=asan test-build
 	@$(if $(call chosen,tests/integration/hostile_release.py),$(SUBMAKE) VARIANT=release $(BUILD)/examples/echo)
 	@$(SUBMAKE) VARIANT=asan test-run
@@ -36,8 +39,14 @@ test:
 ## test-tsan: the threaded C tests under ThreadSanitizer
 test-tsan:
 	@scripts/deps.sh --quiet build test
+	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=tsan tsan-build
 	@$(SUBMAKE) VARIANT=tsan tsan-run
+
+## certs: certificates for tests and examples in build/certs, with a CA of their own
+certs:
+	@scripts/certs.sh $(CERTS)
+	@echo '$(CERTS): ca.pem, server.pem, server.key and more; see scripts/certs.sh'
 
 test-build: $(call chosen,$(TEST_PROGS)) \
 	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES))
