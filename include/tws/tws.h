@@ -6,6 +6,7 @@
 #include <tws/conn.h>
 #include <tws/deflate.h>
 #include <tws/error.h>
+#include <tws/hub.h>
 #include <tws/metrics.h>
 #include <tws/prepared.h>
 #include <tws/queue.h>

@@ -29,8 +29,8 @@ struct deflate_params;
 const char *conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in);
 /* The connections of env may compress, in this way; before the first of them. False: no memory. */
 bool conn_env_deflate(struct conn_env *env, const tws_deflate_options *opt);
-/* What to negotiate, as that side. False: env's connections do not compress. */
-bool conn_deflate_want(const struct conn_env *env, bool server, struct deflate_params *want);
+/* What to negotiate. False: env's connections do not compress. */
+bool conn_deflate_want(const struct conn_env *env, struct deflate_params *want);
 /* This connection compresses as agreed; before its first read or write. False: no memory. */
 bool conn_deflate_start(tws_conn *c, const struct deflate_params *agreed);
 

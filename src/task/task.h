@@ -126,6 +126,8 @@ void task_service_join(struct task_service *s);
 /* Tells the running threads apart: equal only within one thread. Never 0. */
 uintptr_t task_self(void);
 void task_sleep(int64_t deadline);
+/* On a light thread: lets the others of its carrier run first. For long work that never waits. */
+void task_yield(void);
 /* Gives back stack pages that an earlier, deeper call touched on this spawned thread. */
 void task_trim_stack(void);
 /* What on_stuck calls the present thread. */

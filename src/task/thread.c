@@ -233,6 +233,14 @@ void task_sleep(int64_t deadline)
     }
 }
 
+void task_yield(void)
+{
+    struct light_task *t = light_current();
+
+    if (t)
+        light_yield(t);
+}
+
 /* ---- Sockets: dispatch ---- */
 
 int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)

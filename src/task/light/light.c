@@ -231,6 +231,14 @@ int light_park(struct light_task *t, struct task_park *p, int64_t deadline)
     return atomic_exchange(&p->state, PARK_EMPTY) == PARK_NOTIFIED ? 0 : -ETIMEDOUT;
 }
 
+void light_yield(struct light_task *t)
+{
+    light_enter(t);
+    light_make_ready(t); /* its own carrier's: not before this round has ended */
+    light_switch_out(t, AFTER_PARK);
+    light_leave(t);
+}
+
 void light_trim_stack(struct light_task *t)
 {
     uintptr_t page = 4096;

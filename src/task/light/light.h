@@ -152,6 +152,7 @@ void light_drivers_join(struct light_runtime *rt);
 
 void light_runtime_unref(struct light_runtime *rt);
 int light_park(struct light_task *t, struct task_park *p, int64_t deadline);
+void light_yield(struct light_task *t);
 void light_trim_stack(struct light_task *t);
 
 /* ---- blocking.c ---- */

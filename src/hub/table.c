@@ -1,0 +1,185 @@
+#include "hub/table.h"
+
+#include <string.h>
+
+#define BUCKETS_MIN 8
+
+bool hub_table_init(struct hub_table *t, const tws_allocator *a)
+{
+    memset(t, 0, sizeof *t);
+    t->allocator = a;
+    t->buckets = base_calloc(a, BUCKETS_MIN * sizeof(struct hub_node *));
+    t->cap = t->used = BUCKETS_MIN;
+    t->mask = BUCKETS_MIN - 1;
+    return t->buckets != NULL;
+}
+
+void hub_table_destroy(struct hub_table *t)
+{
+    base_free(t->allocator, t->buckets);
+}
+
+static size_t bucket_of(const struct hub_table *t, uint64_t hash)
+{
+    size_t i = (size_t)hash & t->mask;
+
+    return i < t->used ? i : i & (t->mask >> 1);
+}
+
+static bool resize(struct hub_table *t, size_t cap)
+{
+    struct hub_node **buckets =
+        base_resize(t->allocator, t->buckets, cap * sizeof(struct hub_node *));
+
+    if (!buckets)
+        return false;
+    t->buckets = buckets;
+    t->cap = cap;
+    return true;
+}
+
+/* One bucket more, which takes its share of the nodes of another. */
+static void grow(struct hub_table *t)
+{
+    size_t added = t->used;
+    struct hub_node **from, *n;
+
+    if (t->used == t->cap && !resize(t, 2 * t->cap))
+        return;
+    t->buckets[added] = NULL;
+    t->used++;
+    if (t->used > t->mask + 1)
+        t->mask = 2 * t->mask + 1;
+    from = &t->buckets[added & (t->mask >> 1)];
+    while ((n = *from)) {
+        if (bucket_of(t, n->hash) != added) {
+            from = &n->next;
+            continue;
+        }
+        *from = n->next;
+        n->next = t->buckets[added];
+        t->buckets[added] = n;
+    }
+}
+
+/* One bucket less. */
+static void shrink(struct hub_table *t)
+{
+    size_t last = t->used - 1;
+    struct hub_node **to = &t->buckets[last & (t->mask >> 1)];
+
+    while (*to)
+        to = &(*to)->next;
+    *to = t->buckets[last];
+    t->used--;
+    if (t->used <= (t->mask + 1) / 2)
+        t->mask >>= 1;
+    if (t->used < t->cap / 4)
+        resize(t, t->cap / 2); /* if not, it is just larger than need be */
+}
+
+void hub_table_insert(struct hub_table *t, struct hub_node *n)
+{
+    struct hub_node **at;
+
+    t->count++;
+    if (t->count > t->used)
+        grow(t);
+    at = &t->buckets[bucket_of(t, n->hash)];
+    n->next = *at;
+    *at = n;
+}
+
+void hub_table_remove(struct hub_table *t, struct hub_node *n)
+{
+    struct hub_node **at = &t->buckets[bucket_of(t, n->hash)];
+
+    while (*at != n)
+        at = &(*at)->next;
+    *at = n->next;
+    n->next = NULL;
+    t->count--;
+    /* Two at most: as fast as a table of half as many nodes as buckets can empty. */
+    for (int i = 0; i < 2 && t->used > BUCKETS_MIN && t->count < t->used / 2; i++)
+        shrink(t);
+}
+
+static struct hub_node *same_hash(struct hub_node *n, uint64_t hash)
+{
+    while (n && n->hash != hash)
+        n = n->next;
+    return n;
+}
+
+struct hub_node *hub_table_first(const struct hub_table *t, uint64_t hash)
+{
+    return same_hash(t->buckets[bucket_of(t, hash)], hash);
+}
+
+struct hub_node *hub_table_next(const struct hub_node *n)
+{
+    return same_hash(n->next, n->hash);
+}
+
+struct hub_node *hub_table_walk(const struct hub_table *t, size_t *at, struct hub_node *last)
+{
+    struct hub_node *n = last ? last->next : NULL;
+
+    while (!n && *at < t->used)
+        n = t->buckets[(*at)++];
+    return n;
+}
+
+/* ---- SipHash-1-3 ---- */
+
+struct sip {
+    uint64_t v0, v1, v2, v3;
+};
+
+static uint64_t rotate(uint64_t x, unsigned n)
+{
+    return x << n | x >> (64 - n);
+}
+
+static void sip_round(struct sip *s)
+{
+    s->v0 += s->v1;
+    s->v2 += s->v3;
+    s->v1 = rotate(s->v1, 13) ^ s->v0;
+    s->v3 = rotate(s->v3, 16) ^ s->v2;
+    s->v0 = rotate(s->v0, 32);
+    s->v2 += s->v1;
+    s->v0 += s->v3;
+    s->v1 = rotate(s->v1, 17) ^ s->v2;
+    s->v3 = rotate(s->v3, 21) ^ s->v0;
+    s->v2 = rotate(s->v2, 32);
+}
+
+static void sip_word(struct sip *s, uint64_t word)
+{
+    s->v3 ^= word;
+    sip_round(s);
+    s->v0 ^= word;
+}
+
+uint64_t hub_hash(const struct hub_key *key, const void *data, size_t len)
+{
+    struct sip s = {key->k0 ^ UINT64_C(0x736f6d6570736575), key->k1 ^ UINT64_C(0x646f72616e646f6d),
+                    key->k0 ^ UINT64_C(0x6c7967656e657261), key->k1 ^ UINT64_C(0x7465646279746573)};
+    const uint8_t *p = data;
+    uint64_t word = 0;
+    size_t left = len;
+
+    for (; left >= sizeof word; left -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        sip_word(&s, word);
+    }
+    word = (uint64_t)len << 56;
+    for (size_t i = 0; i < left; i++)
+        word |= (uint64_t)p[i] << 8 * i;
+    sip_word(&s, word);
+    s.v2 ^= 0xff;
+    for (int i = 0; i < 3; i++)
+        sip_round(&s);
+    return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+}
