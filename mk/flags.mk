@@ -54,8 +54,12 @@ else ifeq ($(VARIANT),tsan)
 SANITIZE := -fsanitize=thread
 VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
 VARIANT_LDFLAGS := $(SANITIZE)
+else ifeq ($(VARIANT),fuzz)
+SANITIZE := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
+VARIANT_LDFLAGS := $(SANITIZE)
 else
-$(error VARIANT is release, asan or tsan, not '$(VARIANT)')
+$(error VARIANT is release, asan, tsan or fuzz, not '$(VARIANT)')
 endif
 
 LIBS := -lssl -lcrypto -lz -lpthread

@@ -12,6 +12,9 @@ TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integr
 # The checkers of `make check` and the test runner are tested too.
 TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 
+# These watch memory and system calls of the release build.
+RELEASE_DRIVERS := tests/integration/hostile_release.py
+
 # What runs a server runs once more with light threads.
 with_light = $(1) $(addsuffix @light,$(filter %conn_% %server_% %cases_% %hostile_% %examples_chat.py,$(1)))
 
@@ -33,7 +36,7 @@ test:
 	@scripts/deps.sh --quiet build test
 	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=asan test-build
-	@$(if $(call chosen,tests/integration/hostile_release.py),$(SUBMAKE) VARIANT=release $(BUILD)/examples/echo)
+	@$(if $(call chosen,$(RELEASE_DRIVERS)),$(SUBMAKE) VARIANT=release $(BUILD)/examples/echo)
 	@$(SUBMAKE) VARIANT=asan test-run
 
 ## test-tsan: the threaded C tests under ThreadSanitizer
@@ -67,3 +70,4 @@ $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(OBJECTS_LIB)
 -include $(TEST_OBJS:.o=.d)
 
 include tests/autobahn/autobahn.mk
+include tests/fuzz/fuzz.mk

@@ -64,6 +64,7 @@ class Frame(typing.NamedTuple):
     opcode: int
     payload: bytes
     fin: bool = True
+    rsv1: bool = False
 
 
 class Response:
@@ -103,14 +104,16 @@ class Response:
             raise Broken(f"{self.status} {self.headers}")
 
 
-def parse_frame(data):
+def parse_frame(data, rsv1=False):
     """Returns the first frame in data and what is behind it, or None when it is not whole. Strict: final
-    bits, reserved bits, opcodes, no mask, shortest lengths, short control frames."""
+    bits, reserved bits, opcodes, no mask, shortest lengths, short control frames. rsv1: the first reserved
+    bit is allowed on the first frame of a data message."""
     if len(data) < 2:
         return None
     first, second = data[0], data[1]
     opcode, length, start = first & 15, second & 127, 2
-    if first & 0x70 or second & 0x80 or opcode not in (0, 1, 2, 8, 9, 10):
+    reserved = first & (0x30 if rsv1 and opcode in (TEXT, BINARY) else 0x70)
+    if reserved or second & 0x80 or opcode not in (0, 1, 2, 8, 9, 10):
         raise Broken(f"frame header {data[:2].hex()}")
     if opcode >= CLOSE and (length > 125 or not first & 0x80):
         raise Broken(f"control frame header {data[:2].hex()}")
@@ -124,7 +127,8 @@ def parse_frame(data):
             raise Broken(f"length {length} in a long form")
     if len(data) < start + length:
         return None
-    return Frame(opcode, bytes(data[start:start + length]), bool(first & 0x80)), data[start + length:]
+    parsed = Frame(opcode, bytes(data[start:start + length]), bool(first & 0x80), bool(first & 0x40))
+    return parsed, data[start + length:]
 
 
 class Client:
@@ -133,6 +137,7 @@ class Client:
     def __init__(self, address, small=False, patience=PATIENCE):
         """small: buffers of a few KiB on both sides, so that the server's writes soon have to wait."""
         self.patience = patience
+        self.rsv1 = False  # whether the server may compress
         host, port = address.rsplit(":", 1)
         self.host = address
         self.data = b""
@@ -203,7 +208,7 @@ class Client:
     def frame(self):
         """The next frame; None at the end of the stream."""
         while True:
-            found = parse_frame(self.data)
+            found = parse_frame(self.data, self.rsv1)
             if found:
                 result, self.data = found
                 return result
