@@ -32,6 +32,7 @@ SHORT_LOCKS = re.compile(r"pthread_(mutex_(init|destroy|lock|trylock|unlock)|onc
 # Calls that could wait but do not where they stand: (file, function): why.
 ALLOWED = {
     ("src/net/listen.c", "accept4"): "listeners are non-blocking; the task layer waits for them",
+    ("src/net/connect.c", "connect"): "on non-blocking sockets; the task layer waits for them",
     ("src/net/listen.c", "connect"): "a non-blocking Unix socket, to see whether anybody listens",
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -25,7 +26,7 @@ struct kernel_runtime {
     struct task_runtime rt;
     size_t stack_size;
     char name[16];
-    uint32_t next_core; /* index of the core that the next thread gets */
+    _Atomic uint32_t next_core; /* index of the core that the next thread gets */
     uint32_t core_count;
     cpu_set_t cores; /* that this process may use */
     bool spread;
@@ -95,6 +96,12 @@ static void kernel_retire(struct kernel_runtime *k)
 /* Where this thread's stack begins and how much of it may be given back; 0 in foreign threads. */
 static _Thread_local uintptr_t stack_top;
 static _Thread_local size_t stack_usable;
+static _Thread_local struct task_runtime *current_runtime;
+
+struct task_runtime *kernel_current_runtime(void)
+{
+    return current_runtime;
+}
 
 static void *kernel_main(void *p)
 {
@@ -105,6 +112,7 @@ static void *kernel_main(void *p)
     pthread_setname_np(pthread_self(), k->name);
     stack_top = (uintptr_t)__builtin_frame_address(0);
     stack_usable = k->stack_size / 2;
+    current_runtime = &k->rt;
     start.fn(start.arg);
     kernel_retire(k);
     return NULL;
@@ -142,6 +150,7 @@ static int create_thread(struct kernel_runtime *k, struct kernel_start *start)
 {
     pthread_attr_t attr;
     pthread_t thread;
+    sigset_t all, old;
     int r = pthread_attr_init(&attr);
 
     if (r != 0)
@@ -153,7 +162,10 @@ static int create_thread(struct kernel_runtime *k, struct kernel_start *start)
         pick_core(k, &set);
         pthread_attr_setaffinity_np(&attr, sizeof set, &set);
     }
+    sigfillset(&all); /* signals are for the application's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     r = pthread_create(&thread, &attr, kernel_main, start);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return -r;
 }
@@ -181,6 +193,52 @@ static int kernel_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
     pthread_mutex_unlock(&rt->mu);
     base_free(rt->allocator, start);
     return r;
+}
+
+/* ---- What blocks elsewhere and is not waited for ---- */
+
+#define BACKGROUND_STACK (256 * 1024)
+
+struct background {
+    void (*fn)(void *);
+    void *arg;
+};
+
+static void *background_main(void *p)
+{
+    struct background b = *(struct background *)p;
+
+    base_free(NULL, p);
+    pthread_setname_np(pthread_self(), "tws-background");
+    b.fn(b.arg);
+    return NULL;
+}
+
+/* Nobody waits for it, so it may outlive everything: it has malloc's memory, not a caller's. */
+static int kernel_background(struct task_runtime *rt, void (*fn)(void *), void *arg)
+{
+    struct background *b = base_alloc(NULL, sizeof *b);
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, old;
+    int r;
+
+    (void)rt;
+    if (!b)
+        return -ENOMEM;
+    b->fn = fn;
+    b->arg = arg;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, BACKGROUND_STACK);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(&thread, &attr, background_main, b);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (r != 0)
+        base_free(NULL, b);
+    return -r;
 }
 
 /* ---- Sockets ---- */
@@ -349,6 +407,16 @@ static int kernel_await_send(struct task_socket *s, int64_t deadline)
     return n > 0 ? 0 : -ETIMEDOUT;
 }
 
+static int kernel_await_ready(struct task_socket *s, int64_t deadline)
+{
+    struct pollfd pfd = {.fd = s->fd, .events = POLLIN};
+    int n = task_poll(&pfd, 1, deadline);
+
+    if (n < 0)
+        return n;
+    return n > 0 ? 0 : -ETIMEDOUT;
+}
+
 /* The one thing that wakes a thread inside recv without a signal and without ending the sending. */
 static void kernel_interrupt(struct task_socket *s)
 {
@@ -371,5 +439,7 @@ const struct task_kind task_kernel = {
     .await = kernel_await,
     .recv = kernel_recv,
     .await_send = kernel_await_send,
+    .await_ready = kernel_await_ready,
     .interrupt = kernel_interrupt,
+    .background = kernel_background,
 };

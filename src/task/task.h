@@ -91,6 +91,8 @@ struct task_runtime {
     task_mutex mu;
     uint32_t count;          /* mu: threads spawned and not yet ended */
     struct task_queue ended; /* mu: woken when count becomes 0 */
+    void *shared;            /* mu: see task_runtime_share() */
+    void (*shared_release)(void *shared);
 };
 
 /* 0 or -errno. */
@@ -108,6 +110,20 @@ void task_runtime_stats(struct task_runtime *rt, struct task_stats *out);
 int task_runtime_wait(struct task_runtime *rt, int64_t deadline);
 /* Waits for and joins every thread. NULL is fine. */
 void task_runtime_free(struct task_runtime *rt);
+/* The runtime that spawned the calling thread; NULL in threads of the application's own. */
+struct task_runtime *task_current_runtime(void);
+/*
+ * Something that all threads of a runtime share: made by the first who asks, released with the
+ * runtime. make(arg) may return NULL, and is asked again then.
+ */
+void *task_runtime_share(struct task_runtime *rt, void *(*make)(void *arg), void *arg,
+                         void (*release)(void *shared));
+/*
+ * Runs fn(arg), which may block, on a helper pthread of rt, or on one of its own (rt NULL, or kernel
+ * threads), and does not wait for it. The end of a runtime of light threads does. 0 or -errno; then
+ * fn will not run.
+ */
+int task_background(struct task_runtime *rt, void (*fn)(void *arg), void *arg);
 
 /* A thread of the library's own beside the connections': accepting, watching. */
 struct task_service {
@@ -208,12 +224,16 @@ struct task_kind {
     int (*await)(struct task_socket *s, int64_t deadline, tws_ms period);
     ssize_t (*recv)(struct task_socket *s, void *buf, size_t len);
     int (*await_send)(struct task_socket *s, int64_t deadline);
+    /* Input on a descriptor that is received from by other means: 0 once for every edge. */
+    int (*await_ready)(struct task_socket *s, int64_t deadline);
     void (*interrupt)(struct task_socket *s);
+    int (*background)(struct task_runtime *rt, void (*fn)(void *), void *arg);
 };
 
 extern const struct task_kind task_kernel;
-/* task_trim_stack() of kernel threads. */
+/* task_trim_stack() and task_current_runtime() of kernel threads. */
 void kernel_trim_stack(void);
+struct task_runtime *kernel_current_runtime(void);
 extern const struct task_kind task_light;
 
 #endif

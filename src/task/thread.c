@@ -77,7 +77,36 @@ void task_runtime_free(struct task_runtime *rt)
     if (!rt)
         return;
     task_runtime_wait(rt, TASK_FOREVER);
+    if (rt->shared)
+        rt->shared_release(rt->shared);
     rt->kind->runtime_free(rt);
+}
+
+struct task_runtime *task_current_runtime(void)
+{
+    struct light_task *t = light_current();
+
+    return t ? &t->carrier->rt->rt : kernel_current_runtime();
+}
+
+void *task_runtime_share(struct task_runtime *rt, void *(*make)(void *arg), void *arg,
+                         void (*release)(void *shared))
+{
+    void *shared;
+
+    pthread_mutex_lock(&rt->mu);
+    if (!rt->shared) {
+        rt->shared = make(arg);
+        rt->shared_release = release;
+    }
+    shared = rt->shared;
+    pthread_mutex_unlock(&rt->mu);
+    return shared;
+}
+
+int task_background(struct task_runtime *rt, void (*fn)(void *arg), void *arg)
+{
+    return (rt ? rt->kind : &task_kernel)->background(rt, fn, arg);
 }
 
 /*

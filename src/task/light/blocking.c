@@ -1,6 +1,7 @@
 /* Functions that block outside the library run on helper pthreads while the light thread waits. */
 #include <tws/thread.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "task/light/light.h"
 
@@ -15,6 +16,7 @@ struct light_job {
     struct light_job *next;
     void (*fn)(void *arg);
     void *arg;
+    bool background; /* nobody waits for it, and it is on the heap */
     struct task_park done;
 };
 
@@ -53,7 +55,10 @@ static void *helper_main(void *p)
     while ((job = next_job(h))) {
         pthread_mutex_unlock(&h->mu);
         job->fn(job->arg);
-        task_unpark(&job->done); /* the job lies on the stack of who waits: gone after this */
+        if (job->background)
+            base_free(NULL, job);
+        else
+            task_unpark(&job->done); /* the job lies on the stack of who waits: gone after this */
         pthread_mutex_lock(&h->mu);
     }
     /* Each helper that ends joins the one that ended before. */
@@ -125,6 +130,22 @@ tws_err tws_blocking(void (*fn)(void *arg), void *arg)
         return TWS_ERR_SYSTEM;
     task_park(&job.done, TASK_FOREVER);
     return TWS_OK;
+}
+
+int light_background(struct task_runtime *rt, void (*fn)(void *), void *arg)
+{
+    struct light_job *job = base_calloc(NULL, sizeof *job);
+    int r;
+
+    if (!job)
+        return -ENOMEM;
+    job->fn = fn;
+    job->arg = arg;
+    job->background = true;
+    r = submit(&((struct light_runtime *)rt)->helpers, job);
+    if (r < 0)
+        base_free(NULL, job);
+    return r;
 }
 
 void light_helpers_init(struct light_helpers *h)

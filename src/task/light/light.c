@@ -261,5 +261,7 @@ const struct task_kind task_light = {
     .await = light_await,
     .recv = light_recv,
     .await_send = light_await_send,
+    .await_ready = light_await_ready,
     .interrupt = light_interrupt,
+    .background = light_background,
 };

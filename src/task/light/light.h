@@ -159,6 +159,7 @@ void light_trim_stack(struct light_task *t);
 
 void light_helpers_init(struct light_helpers *h);
 void light_helpers_stop(struct light_helpers *h);
+int light_background(struct task_runtime *rt, void (*fn)(void *), void *arg);
 
 /* ---- watch.c ---- */
 
@@ -171,6 +172,7 @@ void light_socket_close(struct task_socket *s);
 int light_await(struct task_socket *s, int64_t deadline, tws_ms period);
 ssize_t light_recv(struct task_socket *s, void *buf, size_t len);
 int light_await_send(struct task_socket *s, int64_t deadline);
+int light_await_ready(struct task_socket *s, int64_t deadline);
 void light_interrupt(struct task_socket *s);
 /* The socket was shut down both ways: also threads of the application's own wake, which may wait
  * longer than there is a carrier. */

@@ -155,6 +155,11 @@ int light_await_send(struct task_socket *s, int64_t deadline)
     return await_edge(s->light, TASK_WRITE, deadline);
 }
 
+int light_await_ready(struct task_socket *s, int64_t deadline)
+{
+    return await_edge(s->light, TASK_READ, deadline);
+}
+
 void light_interrupt(struct task_socket *s)
 {
     signal_waiter(s->light, TASK_READ);
