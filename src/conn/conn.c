@@ -5,6 +5,7 @@
 #include "net/address.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -43,6 +44,8 @@ void conn_env_unref(struct conn_env *env)
     base_pool_destroy(&env->blocks);
     base_pool_destroy(&env->buffers);
     hold_board_free(env->hold);
+    if (atomic_load(&env->fork_word))
+        munmap((void *)atomic_load(&env->fork_word), CONN_FORK_PAGE);
     base_free(env->allocator, env);
 }
 
@@ -111,6 +114,17 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     pthread_mutex_init(&c->mu, NULL);
     if (c->env->hold && c->join)
         c->hold = hold_slot_get(c->env->hold, c); /* without one replies are just not held */
+    return c;
+}
+
+tws_conn *conn_init_client(void *block, const struct conn_setup *setup)
+{
+    const struct conn_env *env = setup->env;
+    size_t used = sizeof(tws_conn) + sizeof(struct conn_keys);
+    tws_conn *c = conn_init(block, setup, env->area_min > 0 ? env->blocks.block_size - used : 0);
+
+    c->keys = (struct conn_keys *)(void *)((uint8_t *)block + sizeof(tws_conn));
+    memset(c->keys, 0, sizeof *c->keys);
     return c;
 }
 

@@ -30,7 +30,9 @@ struct conn_env {
     uint32_t area_min;        /* receive area behind it, at least; 0: none, buffers are borrowed */
     struct base_pool buffers; /* CONN_BUFFER bytes: borrowed while there is more to receive */
     struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
+    _Atomic(_Atomic uint64_t *) fork_word; /* see keys.c; NULL: not yet */
 };
+#define CONN_FORK_PAGE 4096
 
 #define CONN_BUFFER 16384
 
@@ -38,6 +40,14 @@ struct conn_env {
 struct conn_env *conn_env_new(const tws_allocator *allocator, bool light);
 struct conn_env *conn_env_ref(struct conn_env *env);
 void conn_env_unref(struct conn_env *env);
+
+/* Masking keys drawn in advance; the writer's. */
+struct conn_keys {
+    uint64_t generation; /* of the process they were drawn in */
+    uint32_t left;       /* bytes */
+    uint32_t single;     /* keys that were drawn one by one */
+    uint8_t bytes[240];
+};
 
 enum conn_state {
     CONN_OPEN,
@@ -179,6 +189,7 @@ struct tws_conn {
     uint32_t out_begin;
     _Atomic uint32_t out_len; /* a hint for others */
     struct hold_slot *hold;
+    struct conn_keys *keys; /* behind the connection in its block; NULL: none (servers) */
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
@@ -200,6 +211,8 @@ struct conn_setup {
  * area. */
 tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area);
 void conn_options_init(tws_conn_options *opt);
+/* A client's: the rest of `block` becomes its keys and its receive area. */
+tws_conn *conn_init_client(void *block, const struct conn_setup *setup);
 /* Bytes that were received before the connection was made. False when they do not fit. */
 bool conn_feed(tws_conn *c, const void *data, size_t len);
 static inline enum conn_state conn_state(const tws_conn *c)
@@ -330,6 +343,12 @@ bool conn_turn_try_locked(tws_conn *c);
 void conn_turn_give(tws_conn *c);
 /* Sends what is wanted or held, if that needs no waiting; for the watcher and for closing. */
 void conn_kick(tws_conn *c);
+
+/* ---- keys.c ---- */
+
+/* A fresh, unpredictable masking key. With the writer's role, or mu while nobody has it. False when
+ * the system has none. */
+bool conn_mask_key(tws_conn *c, uint8_t key[4]);
 
 /* ---- send.c: with the writer's role ---- */
 

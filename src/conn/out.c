@@ -1,7 +1,6 @@
 /* Bytes that must leave before anything else: held replies, and control frames on their way. */
 #include "conn/conn.h"
 
-#include "base/random.h"
 #include "wire/mask.h"
 
 #include <string.h>
@@ -35,7 +34,7 @@ bool conn_out_append(tws_conn *c, const struct wire_frame *f, const struct iovec
         !out_reserve(c, (size_t)frame.len + WIRE_FRAME_HEADER_MAX))
         return false;
     frame.masked = !c->server;
-    if (frame.masked && !base_random(frame.key, sizeof frame.key))
+    if (frame.masked && !conn_mask_key(c, frame.key))
         return false;
     at = c->out + c->out_begin + conn_out_len(c);
     head = wire_frame_write(at, &frame);

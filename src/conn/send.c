@@ -1,7 +1,6 @@
 /* Sending, by the thread that has the writer's role. */
 #include "conn/conn.h"
 
-#include "base/random.h"
 #include "wire/mask.h"
 
 #include <errno.h>
@@ -186,7 +185,7 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
 
     f->masked = !c->server;
     if (f->masked) {
-        if (!base_random(f->key, sizeof f->key))
+        if (!conn_mask_key(c, f->key))
             return TWS_ERR_SYSTEM;
         return send_masked(c, f, iov, count, turn, w);
     }

@@ -1,0 +1,93 @@
+/* dial.h: one tws_dial(), inside. */
+#ifndef CLIENT_DIAL_H
+#define CLIENT_DIAL_H
+
+#include <tws/client.h>
+
+#include "client/proxy.h"
+#include "conn/conn.h"
+#include "task/cancel.h"
+#include "wire/handshake.h"
+
+struct tws_cancel {
+    struct task_cancel task;
+};
+
+/* An answer's head, as it is received. */
+struct dial_answer {
+    uint8_t *buf; /* max_head_bytes, then the field table; NULL: not yet */
+    size_t len;   /* received; behind head.head_len stands what follows */
+    struct http_head head;
+};
+
+struct dial {
+    tws_dial_options o; /* pointers lead to the caller's */
+    const tws_allocator *allocator;
+    tws_error *error;
+    struct task_cancel *cancel;   /* NULL: nobody can */
+    struct task_runtime *runtime; /* NULL: a thread of the application's own */
+    int64_t deadline;
+
+    /* Where it goes; changed by redirects. */
+    char *url_text; /* owned; what url points into */
+    struct wire_url url;
+    bool trusted; /* the host that the caller named: credentials may go there */
+    uint32_t redirects;
+
+    /* The way there. */
+    struct proxy proxy;
+    struct net_stream stream;
+    bool open; /* stream is; while it is, link ends its waits */
+    struct task_cancel_link link;
+
+    char key[HANDSHAKE_KEY_LEN + 1];
+    struct dial_answer answer;
+    bool fd_given;
+    bool keep_response;
+    tws_response *response; /* owned */
+    tws_conn *conn;         /* result */
+};
+
+/* ---- options.c ---- */
+
+/* Copies and checks. TWS_OK or TWS_ERR_ARGUMENT with the error filled. */
+tws_err dial_take_options(struct dial *d, const tws_dial_options *opt);
+
+/* ---- fail.c ---- */
+
+/* Fills the error; returns code. Bytes that do not print are replaced. */
+tws_err dial_fail(struct dial *d, tws_err code, tws_phase phase, int sys_errno, const char *format,
+                  ...) __attribute__((format(printf, 5, 6)));
+/* The stream failed with a negative errno; 0: it ended. */
+tws_err dial_io_failed(struct dial *d, tws_phase phase, int result);
+/* A local call failed with a negative errno: TWS_ERR_MEMORY or TWS_ERR_SYSTEM. */
+tws_err dial_local_failed(struct dial *d, tws_phase phase, int result);
+tws_err dial_no_memory(struct dial *d, tws_phase phase);
+
+/* The earlier of the total deadline and one that is ms away. */
+int64_t dial_step(const struct dial *d, tws_ms ms);
+
+/* ---- open.c: from an address to a stream that the handshake can begin on ---- */
+
+tws_err dial_open(struct dial *d);
+void dial_close(struct dial *d);
+/* Ends the power of tws_cancel_now() over the stream. */
+void dial_release_stream(struct dial *d);
+
+/* ---- exchange.c: the request and its answer ---- */
+
+/* Sends the request and reads the head of the final answer. */
+tws_err dial_exchange(struct dial *d);
+/* Whether a 101 is right; then d->conn. */
+tws_err dial_verify(struct dial *d);
+
+/* ---- response.c ---- */
+
+/* From the head that has been read. 0 or -ENOMEM. */
+tws_err dial_make_response(struct dial *d);
+/* The body of a refusal, as far as it comes by the deadline. */
+void dial_read_body(struct dial *d, int64_t deadline);
+/* The present address without user information, on the heap; NULL: no memory. */
+char *dial_public_url(struct dial *d);
+
+#endif

@@ -1,0 +1,299 @@
+/* The opening handshake on an open stream: the request, its answer, and whether that is right. */
+#include "client/dial.h"
+
+#include "base/random.h"
+#include "net/address.h"
+#include "wire/deflate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Answers of status 1xx before the real one, such as 103 (RFC 9110 15.2). */
+#define INTERIM_MAX 8
+
+/* ---- The request ---- */
+
+/* What of the caller's headers goes to this host: credentials only to the one that was named. */
+static size_t choose_headers(const struct dial *d, struct handshake_header *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < d->o.header_count; i++) {
+        struct wire_text name = wire_text_of(d->o.headers[i].name);
+
+        if (!d->trusted && (wire_text_is(name, "Authorization") || wire_text_is(name, "Cookie")))
+            continue;
+        out[n++] = (struct handshake_header){d->o.headers[i].name, d->o.headers[i].value};
+    }
+    if (d->trusted && d->o.cookie)
+        out[n++] = (struct handshake_header){"Cookie", d->o.cookie};
+    return n;
+}
+
+static void make_offer(struct dial *d, struct handshake_offer *offer,
+                       struct handshake_header *headers)
+{
+    *offer = (struct handshake_offer){.url = &d->url,
+                                      .key = d->key,
+                                      .host = d->trusted ? d->o.host : NULL,
+                                      .protocols = d->o.subprotocols,
+                                      .nprotocols = d->o.subprotocol_count,
+                                      .origin = d->o.origin,
+                                      .headers = headers,
+                                      .nheaders = headers ? choose_headers(d, headers) : 0};
+}
+
+/* The request's text, zero-terminated, on the heap. */
+static char *write_request(struct dial *d, size_t *len)
+{
+    struct handshake_offer offer;
+    struct handshake_header *headers =
+        base_alloc(d->allocator, (d->o.header_count + 1) * sizeof *headers);
+    char *text = NULL;
+    ptrdiff_t n;
+
+    if (!headers) {
+        dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+        return NULL;
+    }
+    make_offer(d, &offer, headers);
+    n = handshake_write_request(NULL, 0, &offer);
+    if (n < 0) {
+        dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_HANDSHAKE, 0, "%s",
+                  handshake_fault_text((enum handshake_fault)(-n)));
+    } else {
+        text = base_alloc(d->allocator, (size_t)n + 1);
+        if (!text)
+            dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+    }
+    if (text) {
+        handshake_write_request(text, (size_t)n, &offer);
+        text[n] = 0;
+        *len = (size_t)n;
+    }
+    base_free(d->allocator, headers);
+    return text;
+}
+
+static tws_err send_request(struct dial *d, int64_t deadline)
+{
+    uint8_t nonce[16];
+    size_t len;
+    char *text;
+    const char *at;
+    ssize_t n = 0;
+
+    if (!base_random(nonce, sizeof nonce))
+        return dial_local_failed(d, TWS_PHASE_HANDSHAKE, -errno);
+    handshake_key(d->key, nonce);
+    d->key[HANDSHAKE_KEY_LEN] = 0;
+    text = write_request(d, &len);
+    if (!text)
+        return d->error->code;
+    if (d->o.on_head)
+        d->o.on_head(true, text, len, d->o.hook_arg);
+    for (at = text; len > 0; len -= (size_t)n, at += n) {
+        struct iovec iov = {.iov_base = (void *)(uintptr_t)at, .iov_len = len};
+
+        n = net_stream_send(&d->stream, &iov, 1);
+        if (n == -EAGAIN)
+            n = net_stream_await_send(&d->stream, deadline);
+        if (n < 0)
+            break;
+    }
+    base_free(d->allocator, text);
+    return n < 0 ? dial_io_failed(d, TWS_PHASE_HANDSHAKE, (int)n) : TWS_OK;
+}
+
+/* ---- The answer's head ---- */
+
+static void begin_head(struct dial *d)
+{
+    struct http_limits limits = {.max_bytes = d->o.max_head_bytes,
+                                 .max_fields = (uint16_t)d->o.max_head_fields};
+    struct http_field *fields = (void *)(d->answer.buf + d->o.max_head_bytes);
+
+    http_head_init(&d->answer.head, true, fields, limits.max_fields, &limits);
+}
+
+static tws_err receive_more(struct dial *d, int64_t deadline)
+{
+    struct dial_answer *a = &d->answer;
+    size_t room = d->o.max_head_bytes - a->len;
+    ssize_t n;
+
+    if (room > CONN_BUFFER - 1) /* what a connection can be fed of what follows the head */
+        room = CONN_BUFFER - 1;
+    do {
+        n = net_stream_await(&d->stream, deadline, 0);
+        if (n == 0)
+            n = net_stream_recv(&d->stream, a->buf + a->len, room);
+    } while (n == -EAGAIN);
+    if (n <= 0)
+        return dial_io_failed(d, TWS_PHASE_HANDSHAKE, (int)n);
+    a->len += (size_t)n;
+    return TWS_OK;
+}
+
+static void tell_head(struct dial *d, size_t len)
+{
+    uint8_t *end = d->answer.buf + len;
+    uint8_t was;
+
+    if (!d->o.on_head)
+        return;
+    was = *end; /* of the field table at most, which is put back */
+    *end = 0;
+    d->o.on_head(false, (char *)d->answer.buf, len, d->o.hook_arg);
+    *end = was;
+}
+
+static tws_err read_head(struct dial *d, int64_t deadline)
+{
+    struct dial_answer *a = &d->answer;
+    enum http_result r;
+
+    begin_head(d);
+    while ((r = http_head_feed(&a->head, a->buf, a->len)) == HTTP_MORE) {
+        tws_err err = receive_more(d, deadline);
+
+        if (err) {
+            if (a->len > 0)
+                tell_head(d, a->len);
+            return err;
+        }
+    }
+    tell_head(d, r == HTTP_DONE ? a->head.head_len : a->len);
+    if (r != HTTP_DONE)
+        return dial_fail(d, TWS_ERR_HANDSHAKE, TWS_PHASE_HANDSHAKE, 0,
+                         "the answer is no valid HTTP: %s", http_head_error_text(&a->head));
+    return TWS_OK;
+}
+
+static tws_err tell_cookies(struct dial *d)
+{
+    const struct http_head *h = &d->answer.head;
+    const struct http_field *f = NULL;
+    char *url = NULL;
+    tws_err err = TWS_OK;
+
+    if (!d->o.on_set_cookie)
+        return TWS_OK;
+    while (!err && (f = http_find(h, d->answer.buf, "Set-Cookie", f))) {
+        struct wire_text value = http_text(d->answer.buf, f->value);
+        char *copy = base_alloc(d->allocator, value.len + 1);
+
+        if (!url)
+            url = dial_public_url(d);
+        if (url && copy) {
+            memcpy(copy, value.at, value.len);
+            copy[value.len] = 0;
+            d->o.on_set_cookie(url, copy, d->o.hook_arg);
+        } else {
+            err = dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+        }
+        base_free(d->allocator, copy);
+    }
+    base_free(d->allocator, url);
+    return err;
+}
+
+tws_err dial_exchange(struct dial *d)
+{
+    struct dial_answer *a = &d->answer;
+    int64_t deadline = dial_step(d, d->o.handshake_timeout);
+    tws_err err;
+    int interim = 0;
+
+    if (!a->buf)
+        a->buf = base_alloc(d->allocator,
+                            d->o.max_head_bytes + d->o.max_head_fields * sizeof(struct http_field));
+    if (!a->buf)
+        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+    a->len = 0;
+    err = send_request(d, deadline);
+    while (!err) {
+        err = read_head(d, deadline);
+        if (err || a->head.status >= 200 || a->head.status == 101)
+            break;
+        if (++interim > INTERIM_MAX)
+            return dial_fail(d, TWS_ERR_HANDSHAKE, TWS_PHASE_HANDSHAKE, 0,
+                             "more than %d interim answers", INTERIM_MAX);
+        a->len -= a->head.head_len;
+        memmove(a->buf, a->buf + a->head.head_len, a->len);
+    }
+    return err ? err : tell_cookies(d);
+}
+
+/* ---- A connection ---- */
+
+static void release_env(void *env)
+{
+    conn_env_unref(env);
+}
+
+static void *make_env(void *arg)
+{
+    const struct task_runtime *rt = arg;
+
+    return conn_env_new(rt->allocator, rt->kind == &task_light);
+}
+
+/* All dials of a group share one environment, with one set of buffers. */
+static struct conn_env *find_env(const struct dial *d)
+{
+    struct task_runtime *rt = d->runtime;
+    struct conn_env *env;
+
+    if (!rt || d->allocator != rt->allocator)
+        return conn_env_new(d->allocator, rt && rt->kind == &task_light);
+    env = task_runtime_share(rt, make_env, rt, release_env);
+    return env ? conn_env_ref(env) : NULL;
+}
+
+static tws_err make_connection(struct dial *d, const char *protocol)
+{
+    struct dial_answer *a = &d->answer;
+    struct conn_env *env = find_env(d);
+    char *copy = protocol ? base_strdup(d->allocator, protocol) : NULL;
+    void *block = env ? base_pool_get(&env->blocks) : NULL;
+    struct conn_setup setup = {
+        .env = env, .server = false, .options = &d->o.conn, .user = d->o.conn.user};
+
+    if (!block || (protocol && !copy)) {
+        if (block)
+            base_pool_put(&env->blocks, block);
+        if (env)
+            conn_env_unref(env);
+        base_free(d->allocator, copy);
+        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+    }
+    net_peer_of(&setup.peer, d->stream.sock.fd);
+    dial_release_stream(d);
+    setup.stream = d->stream;
+    d->conn = conn_init_client(block, &setup);
+    d->conn->subprotocol = copy;
+    conn_env_unref(env);
+    if (!conn_feed(d->conn, a->buf + a->head.head_len, a->len - a->head.head_len)) {
+        tws_conn_unref(d->conn);
+        d->conn = NULL;
+        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
+    }
+    return TWS_OK;
+}
+
+tws_err dial_verify(struct dial *d)
+{
+    struct dial_answer *a = &d->answer;
+    struct handshake_offer offer;
+    struct handshake_answer answer;
+    enum handshake_fault fault;
+
+    make_offer(d, &offer, NULL);
+    fault = handshake_verify(&a->head, a->buf, &offer, NULL, NULL, &answer);
+    if (fault)
+        return dial_fail(d, TWS_ERR_HANDSHAKE, TWS_PHASE_HANDSHAKE, 0, "%s",
+                         handshake_fault_text(fault));
+    return make_connection(d, answer.protocol >= 0 ? d->o.subprotocols[answer.protocol] : NULL);
+}

@@ -1,0 +1,166 @@
+/* Options of a dial: defaults and checks. */
+#include "client/dial.h"
+
+#include "net/connect.h"
+#include "wire/origin.h"
+
+#include <string.h>
+
+#define DEFAULT_HEAD_BYTES 16384
+#define MAX_HEAD_BYTES 65535
+#define DEFAULT_HEAD_FIELDS 100
+#define MAX_HEAD_FIELDS 1000
+#define MIN_ATTEMPT_DELAY 10
+#define MAX_ATTEMPT_DELAY 60000
+
+void tws_dial_options_init_sized(tws_dial_options *opt, size_t size)
+{
+    tws_dial_options o;
+
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    o.timeout = 30000;
+    o.attempt_delay = 250;
+    o.fd = -1;
+    o.max_head_bytes = DEFAULT_HEAD_BYTES;
+    o.max_head_fields = DEFAULT_HEAD_FIELDS;
+    conn_options_init(&o.conn);
+    memset(opt, 0, size);
+    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+}
+
+static tws_err refuse(struct dial *d, const char *what)
+{
+    return dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0, "%s", what);
+}
+
+/* ---- Headers ---- */
+
+/* Why a header may not be sent; NULL when it may. */
+static const char *header_fault(const tws_dial_options *o, const tws_header *h)
+{
+    struct wire_text name = wire_text_of(h->name);
+
+    if (!token_valid(name))
+        return "its name is not a token";
+    if (!h->value || !token_value_valid(wire_text_of(h->value)))
+        return "its value holds a control character, or blanks at its ends";
+    if (wire_text_is(name, "Host"))
+        return "use the option host";
+    if (wire_text_starts(name, "Sec-WebSocket-") || wire_text_is(name, "Upgrade") ||
+        wire_text_is(name, "Connection") || wire_text_is(name, "Content-Length") ||
+        wire_text_is(name, "Transfer-Encoding"))
+        return "it belongs to the handshake and cannot be set";
+    if (o->origin && wire_text_is(name, "Origin"))
+        return "it is given as the option origin too";
+    if (o->cookie && wire_text_is(name, "Cookie"))
+        return "it is given as the option cookie too";
+    return NULL;
+}
+
+static tws_err check_headers(struct dial *d)
+{
+    const tws_dial_options *o = &d->o;
+
+    if (o->header_count > 0 && !o->headers)
+        return refuse(d, "headers is missing");
+    for (size_t i = 0; i < o->header_count; i++) {
+        const char *fault = header_fault(o, &o->headers[i]);
+
+        if (fault)
+            return dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0, "header '%.64s': %s",
+                             o->headers[i].name ? o->headers[i].name : "", fault);
+    }
+    return TWS_OK;
+}
+
+static tws_err check_subprotocols(struct dial *d)
+{
+    const tws_dial_options *o = &d->o;
+
+    if (o->subprotocol_count > 0 && !o->subprotocols)
+        return refuse(d, "subprotocols is missing");
+    if (o->subprotocol_count > HANDSHAKE_PROTOCOLS_MAX)
+        return refuse(d, "more than 64 subprotocols");
+    for (size_t i = 0; i < o->subprotocol_count; i++) {
+        const char *name = o->subprotocols[i];
+
+        if (!name || !token_valid(wire_text_of(name)))
+            return dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0,
+                             "subprotocol '%.64s' is not a token", name ? name : "");
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(name, o->subprotocols[j]) == 0)
+                return dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0,
+                                 "subprotocol '%.64s' is there twice", name);
+    }
+    return TWS_OK;
+}
+
+/* ---- The rest ---- */
+
+static bool durations_valid(const tws_dial_options *o)
+{
+    return o->timeout >= 0 && o->resolve_timeout >= 0 && o->connect_timeout >= 0 &&
+           o->tls_timeout >= 0 && o->handshake_timeout >= 0;
+}
+
+static bool conn_durations_valid(const tws_conn_options *c)
+{
+    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
+           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
+           c->ping_timeout >= 0;
+}
+
+/* What is not allowed; NULL when all is well. */
+static const char *check_values(const tws_dial_options *o)
+{
+    struct sockaddr_storage source;
+    struct wire_host host;
+    socklen_t len;
+
+    if (!durations_valid(o))
+        return "a timeout is negative";
+    if (!conn_durations_valid(&o->conn))
+        return "a timeout of the connection options is negative";
+    if (o->attempt_delay < MIN_ATTEMPT_DELAY || o->attempt_delay > MAX_ATTEMPT_DELAY)
+        return "attempt_delay is not between 10 and 60,000";
+    if (o->max_head_bytes < 256 || o->max_head_bytes > MAX_HEAD_BYTES)
+        return "max_head_bytes is not between 256 and 65,535";
+    if (o->max_head_fields < 8 || o->max_head_fields > MAX_HEAD_FIELDS)
+        return "max_head_fields is not between 8 and 1,000";
+    if (o->origin && !token_value_valid(wire_text_of(o->origin)))
+        return "origin holds a control character, or blanks at its ends";
+    if (o->cookie && !token_value_valid(wire_text_of(o->cookie)))
+        return "cookie holds a control character, or blanks at its ends";
+    if (o->host && !wire_host_parse(&host, wire_text_of(o->host)))
+        return "host is malformed";
+    if (o->source_address && net_source_parse(o->source_address, &source, &len) < 0)
+        return "source_address is not an IP address";
+    if (o->fd < -1)
+        return "fd is negative";
+    if (o->fd >= 0 && (o->connect || o->proxy))
+        return "fd together with connect or proxy";
+    if (o->proxy_header_count > 0 && !o->proxy_headers)
+        return "proxy_headers is missing";
+    return NULL;
+}
+
+tws_err dial_take_options(struct dial *d, const tws_dial_options *opt)
+{
+    const char *what;
+    tws_err err;
+
+    tws_dial_options_init(&d->o);
+    if (opt) {
+        if (opt->size < sizeof opt->size + sizeof opt->headers)
+            return refuse(d, "options were not initialised");
+        memcpy(&d->o, opt, opt->size < sizeof d->o ? opt->size : sizeof d->o);
+    }
+    d->allocator = d->o.allocator;
+    d->cancel = d->o.cancel ? &d->o.cancel->task : NULL;
+    what = check_values(&d->o);
+    if (what)
+        return refuse(d, what);
+    err = check_headers(d);
+    return err ? err : check_subprotocols(d);
+}
