@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each public header compiles alone, with every compiler that is here, as C11, C17 and C++17, and by itself brings
-# in nothing of OpenSSL or zlib.
+# in nothing of OpenSSL or zlib, but for the one that is for OpenSSL.
 set -u
 warn=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iinclude)
 failed=0
@@ -26,6 +26,7 @@ for header in include/tws/*.h; do
         command -v $cxx >/dev/null || continue
         try "$header" $cxx -std=c++17 -x c++
     done
+    [ "$header" != include/tws/openssl.h ] || continue
     if printf '#include <%s>\n' "${header#include/}" | ${CC:-cc} -E -Iinclude -x c - |
         grep -qE '^# [0-9]+ "[^"]*/(openssl/|zlib\.h|pthread\.h)'; then
         echo "$header: brings in OpenSSL, zlib or pthread headers" >&2

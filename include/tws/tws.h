@@ -12,6 +12,7 @@
 #include <tws/queue.h>
 #include <tws/server.h>
 #include <tws/thread.h>
+#include <tws/tls.h>
 #include <tws/types.h>
 
 #endif

@@ -48,6 +48,7 @@ int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool
     int one = 1;
 
     st->ops = &plain_ops;
+    st->tls = NULL;
     if (nodelay) /* refused by Unix sockets, which need no such thing */
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return task_socket_init(&st->sock, rt, fd);

@@ -1,5 +1,5 @@
 /*
- * stream.h: a connected byte stream over TCP or a Unix socket; TLS will be a second table.
+ * stream.h: a connected byte stream over TCP or a Unix socket, plain or TLS (tls.h).
  *
  * Results and waiting are those of task.h; nothing here knows frames.
  */
@@ -19,9 +19,12 @@ struct net_stream_ops {
     void (*close)(struct net_stream *st);
 };
 
+struct net_tls;
+
 struct net_stream {
     const struct net_stream_ops *ops;
     struct task_socket sock;
+    struct net_tls *tls; /* NULL: plain */
 };
 
 /* Takes fd over and makes it ready for threads of rt (NULL: kernel threads). 0 or -errno; then fd
