@@ -1,4 +1,5 @@
-# `make autobahn`: a referee's verdict on the echo example, or with AUTOBAHN_URL=ws://... on any server.
+# `make autobahn`: a referee's verdict on the echo example and on the client, or with AUTOBAHN_URL=ws://... on any
+# server.
 
 # Compression (groups 12 and 13) is not there yet: its cases are left out. Empty this line when it lands.
 AUTOBAHN_EXCLUDE ?= 12.* 13.*
@@ -6,11 +7,19 @@ AUTOBAHN_EXCLUDE ?= 12.* 13.*
 AUTOBAHN_CASES ?=
 AUTOBAHN_URL ?=
 
+AUTOBAHN_CLIENT := $(B)/tests/autobahn_client
+
 .PHONY: autobahn
 
-## autobahn: Autobahn testsuite against build/examples/echo; AUTOBAHN_URL=ws://HOST:PORT for any other server
+## autobahn: Autobahn testsuite against build/examples/echo and the client; AUTOBAHN_URL=ws://HOST:PORT: any server
 autobahn:
 	@scripts/deps.sh --quiet build autobahn
-	@$(if $(AUTOBAHN_URL),,$(SUBMAKE) $(B)/examples/echo)
+	@$(if $(AUTOBAHN_URL),,$(SUBMAKE) $(B)/examples/echo $(AUTOBAHN_CLIENT))
 	@$(PYTHON) tests/autobahn/run.py --out $(B)/autobahn --exclude '$(AUTOBAHN_EXCLUDE)' --cases '$(AUTOBAHN_CASES)' \
-	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo)
+	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo --client $(AUTOBAHN_CLIENT))
+
+$(AUTOBAHN_CLIENT): $(B)/obj/tests/autobahn/autobahn_client.o $(STATIC_LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+-include $(B)/obj/tests/autobahn/autobahn_client.d

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the Autobahn testsuite's fuzzing client against a server and judges the report.
+"""Runs the Autobahn testsuite against a server, against a client, and judges the reports.
 
 Where a Docker engine answers, the testsuite's own image is the referee; else kosoku, which runs the same case files,
 is put into a virtual environment below the output directory. Both write the same report, and there is one reader.
@@ -12,9 +12,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 KOSOKU = "kosoku==0.1.0"
 IMAGE = "crossbario/autobahn-testsuite"
@@ -32,6 +34,7 @@ def arguments():
     parser.add_argument("--out", required=True, help="directory for the report, the log and kosoku")
     parser.add_argument("--echo", help="echo server to start on a free port")
     parser.add_argument("--url", help="a server that runs already, instead")
+    parser.add_argument("--client", help="client program to run against the testsuite's fuzzing server")
     parser.add_argument("--exclude", default="", help="case patterns to leave out, separated by blanks")
     parser.add_argument("--cases", default="", help="only these patterns; the number of cases is then not judged")
     parser.add_argument("--minutes", type=float, default=20, help="time limit of the whole run")
@@ -90,16 +93,17 @@ def docker_answers():
         return False
 
 
-def docker_command(url, report, args):
+def docker_command(mode, url, report, args):
     config = {
-        "outdir": "/reports", "servers": [{"url": url}],
-        "cases": args.cases.split() or ["*"], "exclude-cases": args.exclude.split(), "exclude-agent-cases": {},
+        "outdir": "/reports", "cases": args.cases.split() or ["*"], "exclude-cases": args.exclude.split(),
+        "exclude-agent-cases": {},
     }
-    with open(os.path.join(args.out, "fuzzingclient.json"), "w", encoding="utf-8") as f:
+    config.update({"servers": [{"url": url}]} if mode == "fuzzingclient" else {"url": url, "webport": 0})
+    with open(os.path.join(args.out, f"{mode}.json"), "w", encoding="utf-8") as f:
         json.dump(config, f, indent=2)
-    return ["docker", "run", "--rm", "--network", "host", "--user", f"{os.getuid()}:{os.getgid()}",
+    return ["docker", "run", "--rm", "--init", "--network", "host", "--user", f"{os.getuid()}:{os.getgid()}",
             "-v", f"{os.path.abspath(args.out)}:/config:ro", "-v", f"{os.path.abspath(report)}:/reports", IMAGE,
-            "wstest", "-m", "fuzzingclient", "-s", "/config/fuzzingclient.json"]
+            "wstest", "-m", mode, "-s", f"/config/{mode}.json"]
 
 
 def new_enough_python():
@@ -134,8 +138,9 @@ def kosoku(args):
     return program
 
 
-def kosoku_command(url, report, args):
-    command = [kosoku(args), "-m", "fuzzingclient", "-o", report, url]
+def kosoku_command(mode, url, report, args):
+    address = url if mode == "fuzzingclient" else url.partition("//")[2]
+    command = [kosoku(args), "-m", mode, "-o", report, address]
     for pattern in args.cases.split():
         command += ["-i", pattern]
     for pattern in args.exclude.split():
@@ -143,27 +148,92 @@ def kosoku_command(url, report, args):
     return command
 
 
-def referee(url, args):
-    """Runs the cases; the referee's own verdict is not asked, since ours is stricter."""
-    report = os.path.join(args.out, "report")
+def prepare(mode, url, name, args):
+    """The referee's command, where it reports to and where it logs to."""
+    report = os.path.join(args.out, name)
     shutil.rmtree(report, ignore_errors=True)
     os.makedirs(report)
     use_docker = docker_answers()
-    command = (docker_command if use_docker else kosoku_command)(url, report, args)
-    print(f"autobahn: {'Docker image ' + IMAGE if use_docker else KOSOKU} against {url}", flush=True)
-    log_path = os.path.join(args.out, "referee.log")
+    command = (docker_command if use_docker else kosoku_command)(mode, url, report, args)
+    print(f"autobahn: {'Docker image ' + IMAGE if use_docker else KOSOKU}, {mode} at {url}", flush=True)
+    return command, report, os.path.join(args.out, name + ".log")
+
+
+def referee(url, args):
+    """Runs the cases; the referee's own verdict is not asked, since ours is stricter."""
+    command, report, log_path = prepare("fuzzingclient", url, "report", args)
     with open(log_path, "wb") as log:
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                            timeout=args.minutes * 60)
         except subprocess.TimeoutExpired:
             print(f"autobahn: cut after {args.minutes:.0f} minutes", flush=True)
+    return find_index(report, log_path)
+
+
+def find_index(report, log_path):
     index = os.path.join(report, "index.json")
     if not os.path.exists(index):
         with open(log_path, encoding="utf-8", errors="replace") as log:
             tail = log.read().splitlines()[-15:]
         raise Fault("the referee left no report; it said:\n    " + "\n    ".join(tail))
     return index
+
+
+# ---- the client under test ----
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def await_listener(port, process):
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise Fault("the fuzzing server does not listen")
+
+
+def await_report(report, process):
+    """kosoku ends when the client has asked for the report; wstest writes it and goes on serving."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with open(os.path.join(report, "index.json"), encoding="utf-8") as f:
+                json.load(f)
+            return
+        except (OSError, ValueError):
+            time.sleep(0.05)
+
+
+def client_run(args):
+    """The client before the fuzzing server: the report's index, and the client's fault or None."""
+    port = free_port()
+    url = f"ws://127.0.0.1:{port}"
+    command, report, log_path = prepare("fuzzingserver", url, "client-report", args)
+    with open(log_path, "wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            await_listener(port, process)
+            status = subprocess.run([args.client, url], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    timeout=args.minutes * 60).returncode
+            fault = f"the client ended with status {status}" if status else None
+            await_report(report, process)
+        except subprocess.TimeoutExpired:
+            fault = f"the client was cut after {args.minutes:.0f} minutes"
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    return find_index(report, log_path), fault
 
 
 # ---- the verdict ----
@@ -202,28 +272,40 @@ def expected_cases(args):
     return ALL_CASES - sum(CASES_IN[pattern] for pattern in set(left_out))
 
 
-def run(args):
-    os.makedirs(args.out, exist_ok=True)
-    if args.exclude:
-        print(f"autobahn: cases left out: {args.exclude}")
+def verdict(index, fault, args):
+    passed, failed = judge(index, expected_cases(args))
+    if fault:
+        print(fault)
+        failed += 1
+    print(f"report: {os.path.join(os.path.dirname(index), 'index.html')}")
+    return passed, failed
+
+
+def server_run(args):
     echo = None if args.url else Echo(args.echo)
     end = None
     try:
         index = referee(args.url or echo.url, args)
     finally:
         end = echo.stop() if echo else None
-    passed, failed = judge(index, expected_cases(args))
-    if end:
-        print(end)
-        failed += 1
-    print(f"report: {os.path.join(os.path.dirname(index), 'index.html')}")
+    return index, end
+
+
+def run(args):
+    os.makedirs(args.out, exist_ok=True)
+    if args.exclude:
+        print(f"autobahn: cases left out: {args.exclude}")
+    passed, failed = 0, 0
+    for side in ([server_run] if args.url or args.echo else []) + ([client_run] if args.client else []):
+        p, f = verdict(*side(args), args)
+        passed, failed = passed + p, failed + f
     return passed, failed
 
 
 def main():
     args = arguments()
-    if bool(args.url) == bool(args.echo):
-        print("autobahn: give either --url or --echo", file=sys.stderr)
+    if (args.url and args.echo) or not (args.url or args.echo or args.client):
+        print("autobahn: give --url or --echo, --client, or both", file=sys.stderr)
         return 2
     try:
         passed, failed = run(args)
