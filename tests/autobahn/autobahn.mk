@@ -6,6 +6,8 @@ AUTOBAHN_EXCLUDE ?= 12.* 13.*
 # Only these cases, for instance AUTOBAHN_CASES='1.* 7.1.*'; empty: all.
 AUTOBAHN_CASES ?=
 AUTOBAHN_URL ?=
+# Kinds of thread that the echo example runs its connections on, one run for each.
+AUTOBAHN_THREADS ?= kernel light
 
 AUTOBAHN_CLIENT := $(B)/tests/autobahn_client
 
@@ -16,7 +18,8 @@ autobahn:
 	@scripts/deps.sh --quiet build autobahn
 	@$(if $(AUTOBAHN_URL),,$(SUBMAKE) $(B)/examples/echo $(AUTOBAHN_CLIENT))
 	@$(PYTHON) tests/autobahn/run.py --out $(B)/autobahn --exclude '$(AUTOBAHN_EXCLUDE)' --cases '$(AUTOBAHN_CASES)' \
-	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo --client $(AUTOBAHN_CLIENT))
+	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo \
+	  --threads '$(AUTOBAHN_THREADS)' --client $(AUTOBAHN_CLIENT))
 
 $(AUTOBAHN_CLIENT): $(B)/obj/tests/autobahn/autobahn_client.o $(STATIC_LIB)
 	@mkdir -p $(@D)

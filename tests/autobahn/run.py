@@ -33,11 +33,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="directory for the report, the log and kosoku")
     parser.add_argument("--echo", help="echo server to start on a free port")
+    parser.add_argument("--threads", default="kernel", help="its kinds of thread, separated by blanks: a run for each")
     parser.add_argument("--url", help="a server that runs already, instead")
     parser.add_argument("--client", help="client program to run against the testsuite's fuzzing server")
     parser.add_argument("--exclude", default="", help="case patterns to leave out, separated by blanks")
     parser.add_argument("--cases", default="", help="only these patterns; the number of cases is then not judged")
-    parser.add_argument("--minutes", type=float, default=20, help="time limit of the whole run")
+    parser.add_argument("--minutes", type=float, default=20, help="time limit of each run")
     return parser.parse_args()
 
 
@@ -46,10 +47,10 @@ def arguments():
 class Echo:
     """The library's echo example on a free port."""
 
-    def __init__(self, program):
+    def __init__(self, program, *options):
         self.lines = []
         self.ready = threading.Event()
-        self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0", *options], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -159,9 +160,9 @@ def prepare(mode, url, name, args):
     return command, report, os.path.join(args.out, name + ".log")
 
 
-def referee(url, args):
+def referee(url, name, args):
     """Runs the cases; the referee's own verdict is not asked, since ours is stricter."""
-    command, report, log_path = prepare("fuzzingclient", url, "report", args)
+    command, report, log_path = prepare("fuzzingclient", url, name, args)
     with open(log_path, "wb") as log:
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -281,14 +282,22 @@ def verdict(index, fault, args):
     return passed, failed
 
 
-def server_run(args):
-    echo = None if args.url else Echo(args.echo)
+def server_run(args, kind=None):
+    """One server, all cases; without a kind of thread it runs already."""
+    echo = Echo(args.echo, "--threads", kind) if kind else None
     end = None
     try:
-        index = referee(args.url or echo.url, args)
+        index = referee(echo.url if echo else args.url, f"report-{kind}" if kind else "report", args)
     finally:
         end = echo.stop() if echo else None
     return index, end
+
+
+def runs(args):
+    """What is to be done, as functions."""
+    kinds = args.threads.split() if args.echo else [None] if args.url else []
+    servers = [lambda args, kind=kind: server_run(args, kind) for kind in kinds]
+    return servers + ([client_run] if args.client else [])
 
 
 def run(args):
@@ -296,7 +305,7 @@ def run(args):
     if args.exclude:
         print(f"autobahn: cases left out: {args.exclude}")
     passed, failed = 0, 0
-    for side in ([server_run] if args.url or args.echo else []) + ([client_run] if args.client else []):
+    for side in runs(args):
         p, f = verdict(*side(args), args)
         passed, failed = passed + p, failed + f
     return passed, failed
