@@ -16,7 +16,9 @@ TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 RELEASE_DRIVERS := tests/integration/hostile_release.py
 
 # What runs a server runs once more with light threads.
-with_light = $(1) $(addsuffix @light,$(filter %conn_% %server_% %cases_% %hostile_% %examples_chat.py,$(1)))
+LIGHT_TOO := conn_ server_ hub_ cases_ hostile_ examples_chat.py
+with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
+	$(if $(strip $(foreach n,$(LIGHT_TOO),$(findstring tests/integration/$(n),$(p)))),$(p))))
 
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
