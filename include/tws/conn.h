@@ -518,7 +518,7 @@ TWS_API size_t tws_conn_local_address(const tws_conn *c, char *buf, size_t size)
 /* Counters of one connection. */
 typedef struct tws_stats {
     uint64_t messages_in, messages_out;
-    uint64_t bytes_in, bytes_out; /* payload bytes of data messages */
+    uint64_t bytes_in, bytes_out; /* payload bytes of data messages, as the caller sees them */
     uint64_t wire_in, wire_out;   /* all bytes, from the first frame on */
     uint64_t pings_in, pings_out, pongs_in, pongs_out;
     uint64_t fragments_in; /* data frames that were part of a fragmented message */
@@ -527,6 +527,9 @@ typedef struct tws_stats {
     int64_t open_ms;       /* since the handshake */
     int64_t idle_ms;       /* since the last byte was received */
     int64_t rtt_us;        /* last measured by a keepalive ping; -1: not yet */
+    uint64_t compressed_messages_in, compressed_messages_out;
+    /* Payload of those messages on the wire, and what it stands for. */
+    uint64_t compressed_in, compressed_out, original_in, original_out;
 } tws_stats;
 
 /**

@@ -29,11 +29,13 @@ extern "C" {
 typedef struct tws_deflate_options {
     size_t size;      /* set by the initialiser */
     int level;        /* 1 (fastest, default) to 9 (smallest) */
-    int memory_level; /* 1 to 9 (default 8): memory of a compressor while it works */
+    int memory_level; /* 1 to 9 (default 5): memory of a compressor while it works */
     /*
-     * Largest windows, as powers of two: 9 to 15 (default). The server's is that of what the server
-     * compresses. The peer may agree on less for either. A server can limit a client's window only
-     * if the client has offered that.
+     * Largest windows, as powers of two, of what the server and what the client compresses: 9 to
+     * 15. Default 0: 15, but 12 for a side of the server's connections that keeps its context,
+     * and for a client's own side if that does. The peer may agree on less. A server can limit a
+     * client's window only if the client has offered that; a server that cannot limit its own
+     * declines what a client asks for.
      */
     int server_max_window_bits;
     int client_max_window_bits;

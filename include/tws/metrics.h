@@ -28,6 +28,9 @@ typedef struct tws_server_stats {
     uint64_t messages_in, messages_out, bytes_in, bytes_out, wire_in, wire_out;
     uint64_t pings_in, pings_out, pongs_in, pongs_out;
     uint64_t timeouts, joined;
+    uint64_t compressed_messages_in, compressed_messages_out;
+    uint64_t compressed_in, compressed_out, original_in, original_out; /* see tws_stats */
+    uint64_t compressors; /* compressors and decompressors that exist now */
 } tws_server_stats;
 
 /**

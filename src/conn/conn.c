@@ -2,6 +2,7 @@
 #include "conn/conn.h"
 
 #include "base/clock.h"
+#include "conn/codec.h"
 #include "net/address.h"
 
 #include <string.h>
@@ -41,6 +42,7 @@ void conn_env_unref(struct conn_env *env)
 {
     if (!base_ref_put(&env->refs))
         return;
+    codec_env_free(env);
     base_pool_destroy(&env->blocks);
     base_pool_destroy(&env->buffers);
     hold_board_free(env->hold);
@@ -170,7 +172,8 @@ void tws_conn_unref(tws_conn *c)
     conn_input_release(c);
     if (c->in.kept)
         base_pool_put(&env->buffers, c->in.kept);
-    base_free(env->allocator, c->msg.whole.block);
+    conn_assembly_free(c);
+    conn_deflate_free(c);
     base_free(env->allocator, c->subprotocol);
     if (c->request_free)
         c->request_free(c);
@@ -290,6 +293,16 @@ void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size)
         .idle_ms = (now - atomic_load(&c->last_rx)) / BASE_NS_PER_MS,
         .rtt_us = atomic_load(&c->rtt_us),
     };
+    tws_deflate_info d;
+
+    if (tws_conn_deflate(c, &d)) {
+        s.compressed_messages_in = d.messages_in;
+        s.compressed_messages_out = d.messages_out;
+        s.compressed_in = d.compressed_in;
+        s.compressed_out = d.compressed_out;
+        s.original_in = d.original_in;
+        s.original_out = d.original_out;
+    }
 
     memset(out, 0, size);
     memcpy(out, &s, size < sizeof s ? size : sizeof s);

@@ -31,6 +31,7 @@ struct conn_env {
     struct base_pool buffers; /* CONN_BUFFER bytes: borrowed while there is more to receive */
     struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
     _Atomic(_Atomic uint64_t *) fork_word; /* see keys.c; NULL: not yet */
+    struct codec_env *codec;               /* NULL: no connection compresses */
 };
 #define CONN_FORK_PAGE 4096
 
@@ -93,6 +94,7 @@ struct conn_owned {
 struct conn_assembly {
     struct conn_owned *block; /* NULL: none */
     size_t len, cap;          /* of data, without the byte for the zero */
+    bool pooled;              /* block is from env->buffers */
 };
 
 /* The data frame and message that are being received; reader's. */
@@ -103,6 +105,7 @@ struct conn_incoming {
     int64_t waited;          /* ns spent waiting for the rest of an incomplete frame */
     uint64_t waited_bytes;   /* bytes that came meanwhile */
     uint32_t small_frames;
+    uint32_t clear; /* compressed: bytes of frame_done that stand in the input, from rd on */
     struct wire_utf8 utf8;
     /* What was handed out last; NULL. Writers compare with it, hence atomic; conn_view(). */
     _Atomic(const uint8_t *) view;
@@ -111,6 +114,7 @@ struct conn_incoming {
     bool in_frame;     /* a data frame's header has been taken, its payload not yet whole */
     bool in_message;   /* a data message has begun and its last frame has not ended */
     bool streaming;    /* opened by tws_next_reader */
+    bool compressed;   /* the message is */
     bool in_place;     /* frame_done bytes of the frame still stand in the input, from rd on */
     _Atomic bool more; /* a whole message waits in the input behind the one handed out */
     struct conn_assembly whole;
@@ -193,7 +197,8 @@ struct tws_conn {
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
-    char *subprotocol; /* owned, constant; NULL: none */
+    char *subprotocol;            /* owned, constant; NULL: none */
+    struct conn_deflate *deflate; /* owned, constant; NULL: no compression was agreed */
 };
 
 struct conn_setup {
@@ -290,9 +295,14 @@ static inline uint32_t conn_input_len(const tws_conn *c)
 
 /* ---- frame.c: frames off the input, control frames handled ---- */
 
+static inline struct wire_frame_rules conn_frame_rules(const tws_conn *c)
+{
+    return (struct wire_frame_rules){.expect_masked = c->server,
+                                     .rsv_allowed = c->deflate ? WIRE_RSV1 : 0};
+}
 /* Until a data frame's header has been taken (msg.in_frame). */
 tws_err conn_next_frame(tws_conn *c, int64_t deadline);
-/* Unmasks, in place, and checks len more bytes of the frame's payload. */
+/* Unmasks, in place, and checks (unless compressed) len more bytes of the frame's payload. */
 tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len);
 /* The frame's last byte has been handled. */
 tws_err conn_frame_ended(tws_conn *c);
@@ -303,6 +313,11 @@ tws_err conn_frame_slow(tws_conn *c);
 
 tws_err conn_reader_enter(tws_conn *c);
 void conn_reader_leave(tws_conn *c);
+/* What a message is put together in, for the reader. False: no memory. */
+bool conn_assembly_resize(tws_conn *c, size_t cap);
+void conn_assembly_free(tws_conn *c);
+/* Ends the connection for lack of memory. */
+tws_err conn_read_no_memory(tws_conn *c);
 /* Reads and drops what is left of the message that is being received. */
 tws_err conn_skip_message(tws_conn *c, int64_t deadline);
 
@@ -359,6 +374,21 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
 /* Has a pong sent, now or by the thread that is sending. Reader's. */
 tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len);
+
+/* ---- write.c ---- */
+
+struct conn_deflated;
+/* One frame that is to be written. */
+struct conn_outgoing {
+    struct wire_frame frame;
+    const struct iovec *iov;
+    int count;
+    uint64_t payload;               /* bytes of the caller's: what the counters count */
+    const struct conn_deflated *as; /* what a whole message was compressed to; NULL */
+};
+struct conn_wait conn_write_wait(tws_conn *c);
+/* Takes the role for it. */
+tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn turn);
 
 /* ---- close.c ---- */
 

@@ -21,6 +21,7 @@
 
 struct conn_env;
 struct deflate_params;
+struct http_head;
 
 /* ---- Setting up ---- */
 
@@ -29,8 +30,14 @@ struct deflate_params;
 const char *conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in);
 /* The connections of env may compress, in this way; before the first of them. False: no memory. */
 bool conn_env_deflate(struct conn_env *env, const tws_deflate_options *opt);
-/* What to negotiate. False: env's connections do not compress. */
-bool conn_deflate_want(const struct conn_env *env, struct deflate_params *want);
+/* What to negotiate, as that side. False: env's connections do not compress. */
+bool conn_deflate_want(const struct conn_env *env, bool server, struct deflate_params *want);
+/* Compressors and decompressors that exist, lent and spare. */
+uint32_t conn_deflate_streams(struct conn_env *env);
+/* A server's: judges the offers of a request and writes the answer's value, terminated, into text
+ * (DEFLATE_TEXT_MAX). Its length; 0: no compression. */
+size_t conn_deflate_answer(const struct conn_env *env, const struct http_head *head,
+                           const uint8_t *buf, struct deflate_params *agreed, char *text);
 /* This connection compresses as agreed; before its first read or write. False: no memory. */
 bool conn_deflate_start(tws_conn *c, const struct deflate_params *agreed);
 

@@ -2,6 +2,7 @@
 #include "conn/conn.h"
 
 #include "base/clock.h"
+#include "conn/codec.h"
 #include "wire/mask.h"
 
 #include <string.h>
@@ -118,19 +119,32 @@ static tws_err handle_control(tws_conn *c, const struct wire_frame *f, int64_t d
 
 /* ---- Data frames ---- */
 
+/* A compressed message is measured when it is inflated. Incompressible data grows a little, and
+ * blocks that stand for nothing at all must come to an end. */
+static bool too_big(tws_conn *c, const struct wire_frame *f)
+{
+    uint64_t max = conn_limit(c, TWS_LIMIT_MESSAGE);
+
+    if (c->drop || max == 0)
+        return false;
+    if (c->msg.compressed)
+        max = max > UINT64_MAX / 4 ? UINT64_MAX / 2 : max * 2 + SMALL_FRAME;
+    return f->len > max || c->msg.message_len > max - f->len;
+}
+
 static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
 {
     struct conn_incoming *m = &c->msg;
-    uint64_t max = conn_limit(c, TWS_LIMIT_MESSAGE);
     uint64_t fragments = conn_limit(c, TWS_LIMIT_FRAGMENTS);
 
     if (!m->in_message) {
         m->opcode = f->opcode;
+        m->compressed = (f->rsv & WIRE_RSV1) != 0;
         m->message_len = 0;
         m->small_frames = 0;
         m->utf8 = (struct wire_utf8)WIRE_UTF8_INIT;
     }
-    if (!c->drop && max > 0 && (f->len > max || m->message_len > max - f->len))
+    if (too_big(c, f))
         return fail(c, TWS_ERR_TOO_BIG, TWS_CAUSE_LIMIT, TWS_CLOSE_MESSAGE_TOO_BIG,
                     "message larger than the limit");
     if ((m->in_message || !f->fin) && f->len < SMALL_FRAME) {
@@ -151,7 +165,7 @@ static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
 
 tws_err conn_next_frame(tws_conn *c, int64_t deadline)
 {
-    const struct wire_frame_rules rules = {.expect_masked = c->server, .rsv_allowed = 0};
+    const struct wire_frame_rules rules = conn_frame_rules(c);
 
     for (;;) {
         struct wire_frame f;
@@ -183,7 +197,8 @@ tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len)
         wire_mask(data, len, m->frame.key, m->frame_done);
     m->frame_done += len;
     c->last_data = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
-    if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_feed(&m->utf8, data, len))
+    if (m->opcode == WIRE_TEXT && c->check_utf8 && !m->compressed &&
+        !wire_utf8_feed(&m->utf8, data, len))
         return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
                     "text is not valid UTF-8");
     return TWS_OK;
@@ -206,7 +221,7 @@ tws_err conn_frame_ended(tws_conn *c)
                     "text ends inside a character");
     if (!c->drop) {
         CONN_COUNT(c->count.messages_in, 1);
-        CONN_COUNT(c->count.bytes_in, m->message_len);
+        CONN_COUNT(c->count.bytes_in, m->compressed ? c->deflate->inflated : m->message_len);
     }
     return TWS_OK;
 }

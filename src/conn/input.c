@@ -2,6 +2,7 @@
 #include "conn/conn.h"
 
 #include "base/clock.h"
+#include "conn/codec.h"
 
 #include <errno.h>
 #include <string.h>
@@ -145,7 +146,7 @@ static tws_ms silence_period(tws_conn *c)
     if (c->pinged)
         shorten(&period, conn_timeout(c, TWS_TIMEOUT_PING));
     shorten(&period, conn_timeout(c, TWS_TIMEOUT_IDLE));
-    if (c->in.borrowed || (!c->drop && c->msg.whole.block))
+    if (c->in.borrowed || (!c->drop && (c->msg.whole.block || conn_deflate_warm(c))))
         shorten(&period, INPUT_TRIM_MS);
     return period < PERIOD_MAX ? period : PERIOD_MAX;
 }
@@ -191,11 +192,10 @@ static tws_err silence(tws_conn *c)
     if (passed(now, last, INPUT_TRIM_MS)) {
         c->in.hot = 0;
         conn_input_release(c);
-        if (!c->drop && c->msg.whole.len == 0 && c->msg.whole.block && !c->msg.in_message) {
-            base_free(c->env->allocator, c->msg.whole.block);
-            c->msg.whole.block = NULL;
-            c->msg.whole.cap = 0;
-        }
+        if (!c->drop && c->msg.whole.len == 0 && !c->msg.in_message)
+            conn_assembly_free(c);
+        if (!c->drop)
+            conn_deflate_idle(c);
     }
     err = conn_check_idle(c, now);
     if (err || conn_state(c) != CONN_OPEN)

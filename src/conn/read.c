@@ -2,6 +2,7 @@
 #include "conn/conn.h"
 
 #include "base/clock.h"
+#include "conn/codec.h"
 #include "wire/mask.h"
 
 #include <string.h>
@@ -43,33 +44,32 @@ void conn_reader_leave(tws_conn *c)
 
 /* ---- Whole messages ---- */
 
+void conn_assembly_free(tws_conn *c)
+{
+    struct conn_assembly *w = &c->msg.whole;
+
+    if (w->pooled)
+        base_pool_put(&c->env->buffers, w->block);
+    else
+        base_free(c->env->allocator, w->block);
+    *w = (struct conn_assembly){.block = NULL};
+}
+
+/* A borrowed buffer goes back at once: nobody may wait with one. */
 static void drop_assembly(tws_conn *c)
 {
     struct conn_assembly *w = &c->msg.whole;
 
     w->len = 0;
-    if (w->cap > KEEP_ASSEMBLY) {
-        base_free(c->env->allocator, w->block);
-        w->block = NULL;
-        w->cap = 0;
-    }
+    if (w->cap > KEEP_ASSEMBLY || w->pooled)
+        conn_assembly_free(c);
 }
 
-/* Room for `extra` more bytes. Grows with what has arrived, not with what was announced. */
-static bool reserve(tws_conn *c, size_t extra)
+bool conn_assembly_resize(tws_conn *c, size_t cap)
 {
     struct conn_assembly *w = &c->msg.whole;
-    size_t need = w->len + extra;
-    size_t cap = w->cap ? w->cap : FIRST_ASSEMBLY;
-    struct conn_owned *block;
+    struct conn_owned *block = base_resize(c->env->allocator, w->block, sizeof *block + cap + 1);
 
-    if (need <= w->cap)
-        return true;
-    if (need < extra || need > SIZE_MAX / 2 - sizeof *block)
-        return false;
-    while (cap < need)
-        cap *= 2;
-    block = base_resize(c->env->allocator, w->block, sizeof *block + cap + 1);
     if (!block)
         return false;
     block->allocator = c->env->allocator;
@@ -78,7 +78,23 @@ static bool reserve(tws_conn *c, size_t extra)
     return true;
 }
 
-static tws_err no_memory(tws_conn *c)
+/* Room for `extra` more bytes. Grows with what has arrived, not with what was announced. */
+static bool reserve(tws_conn *c, size_t extra)
+{
+    struct conn_assembly *w = &c->msg.whole;
+    size_t need = w->len + extra;
+    size_t cap = w->cap ? w->cap : FIRST_ASSEMBLY;
+
+    if (need <= w->cap)
+        return true;
+    if (need < extra || need > SIZE_MAX / 2 - sizeof *w->block)
+        return false;
+    while (cap < need)
+        cap *= 2;
+    return conn_assembly_resize(c, cap);
+}
+
+tws_err conn_read_no_memory(tws_conn *c)
 {
     struct conn_cause cause = {TWS_ERR_RESOURCE, TWS_PHASE_READ, TWS_CAUSE_LOCAL, 0,
                                "no memory for a message"};
@@ -94,7 +110,7 @@ static tws_err assemble_input(tws_conn *c, uint64_t left)
     tws_err err;
 
     if (!reserve(c, n))
-        return no_memory(c);
+        return conn_read_no_memory(c);
     memcpy(w->block->data + w->len, c->in.buf + c->in.rd, n);
     c->in.rd += (uint32_t)n;
     err = conn_frame_payload(c, w->block->data + w->len, n);
@@ -112,7 +128,7 @@ static tws_err assemble_direct(tws_conn *c, uint64_t left, int64_t deadline)
 
     if (room < DIRECT_MIN) {
         if (!reserve(c, DIRECT_MIN > left ? (size_t)left : DIRECT_MIN))
-            return no_memory(c);
+            return conn_read_no_memory(c);
         room = w->cap - w->len;
     }
     err = conn_input_direct(c, w->block->data + w->len, room < left ? room : (size_t)left, &n,
@@ -177,7 +193,7 @@ static tws_err receive_in_place(tws_conn *c, int64_t deadline)
 /* Whether one more whole message is in the input already. */
 static bool another_waits(tws_conn *c)
 {
-    const struct wire_frame_rules rules = {.expect_masked = c->server, .rsv_allowed = 0};
+    const struct wire_frame_rules rules = conn_frame_rules(c);
     struct wire_frame f;
     uint32_t len = conn_input_len(c);
 
@@ -189,7 +205,7 @@ static bool another_waits(tws_conn *c)
 static void show(tws_conn *c, tws_message *m, uint8_t *data, size_t len)
 {
     m->opcode = (tws_opcode)c->msg.opcode;
-    m->flags = 0;
+    m->flags = c->msg.compressed ? TWS_MESSAGE_COMPRESSED : 0;
     m->data = (char *)data;
     m->len = len;
     m->owner = NULL;
@@ -229,6 +245,12 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
     for (;;) {
         if (!in->in_frame && (err = conn_next_frame(c, deadline)))
             return err;
+        if (in->compressed) {
+            err = conn_read_compressed(c, deadline);
+            if (!err)
+                show_assembly(c, m);
+            return err;
+        }
         if (in->frame.fin && in->message_len == 0 && in->frame.len < CONN_BUFFER &&
             in->whole.len == 0) {
             err = receive_in_place(c, deadline);
@@ -241,7 +263,7 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
             return err;
         if (!in->in_message) {
             if (!reserve(c, 1))
-                return no_memory(c);
+                return conn_read_no_memory(c);
             show_assembly(c, m);
             return TWS_OK;
         }
@@ -279,9 +301,9 @@ tws_err tws_message_take(tws_conn *c, tws_message *m)
         return TWS_OK;
     if (!conn_view(c) || (const uint8_t *)m->data != conn_view(c))
         return TWS_ERR_STATE;
-    if (w->block && w->block->data == conn_view(c)) {
+    if (w->block && !w->pooled && w->block->data == conn_view(c)) {
         block = w->block;
-        *w = (struct conn_assembly){NULL, 0, 0};
+        *w = (struct conn_assembly){.block = NULL};
     } else {
         block = base_alloc(c->env->allocator, sizeof *block + m->len + 1);
         if (!block)
@@ -334,6 +356,15 @@ tws_err conn_skip_message(tws_conn *c, int64_t deadline)
 {
     struct conn_incoming *m = &c->msg;
     tws_err err;
+
+    if (m->streaming && !m->in_message && !c->drop) { /* its end has not been asked for yet */
+        m->streaming = false;
+        return TWS_OK;
+    }
+    if (m->compressed && m->in_message && !c->drop)
+        return conn_skip_compressed(c, deadline);
+    c->in.rd += m->clear;
+    m->clear = 0;
 
     if (m->in_place) { /* begun by a read of the whole message */
         c->in.rd += (uint32_t)m->frame_done;
@@ -409,6 +440,12 @@ static tws_err reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, in
         if (!m->in_message) {
             m->streaming = false;
             return TWS_OK;
+        }
+        if (m->compressed) {
+            err = conn_stream_compressed(c, buf, size, n, deadline);
+            if (err || *n > 0)
+                return err;
+            continue;
         }
         if (!m->in_frame && (err = conn_next_frame(c, deadline)))
             return err;

@@ -1,6 +1,7 @@
 /* A server's counters: added up from its connections when somebody asks, and as text. */
 #include <tws/metrics.h>
 
+#include "conn/deflate.h"
 #include "metrics/prometheus.h"
 #include "server/server.h"
 
@@ -26,6 +27,12 @@ static void put_sums(tws_server_stats *out, const tws_stats *sum)
     out->pongs_out = sum->pongs_out;
     out->timeouts = sum->timeouts;
     out->joined = sum->joined;
+    out->compressed_messages_in = sum->compressed_messages_in;
+    out->compressed_messages_out = sum->compressed_messages_out;
+    out->compressed_in = sum->compressed_in;
+    out->compressed_out = sum->compressed_out;
+    out->original_in = sum->original_in;
+    out->original_out = sum->original_out;
 }
 
 /* Ended connections and open ones in the same moment, so that no counter ever goes back. */
@@ -64,6 +71,7 @@ static void collect(tws_server *s, tws_server_stats *out, struct server_totals *
     out->helpers = tasks.helpers;
     out->deepest_stack = tasks.deepest_stack;
     out->buffers_lent = base_pool_lent(&s->cfg->env->buffers);
+    out->compressors = conn_deflate_streams(s->cfg->env);
 }
 
 void tws_server_stats_sized(tws_server *s, tws_server_stats *out, size_t size)
@@ -135,6 +143,13 @@ static void put_traffic(struct prometheus *p, const tws_server_stats *s)
          offsetof(tws_server_stats, bytes_in), offsetof(tws_server_stats, bytes_out)},
         {"tws_wire_bytes_total", "All bytes after the handshakes.",
          offsetof(tws_server_stats, wire_in), offsetof(tws_server_stats, wire_out)},
+        {"tws_compressed_messages_total", "Data messages that were compressed.",
+         offsetof(tws_server_stats, compressed_messages_in),
+         offsetof(tws_server_stats, compressed_messages_out)},
+        {"tws_compressed_bytes_total", "Their payload bytes on the wire.",
+         offsetof(tws_server_stats, compressed_in), offsetof(tws_server_stats, compressed_out)},
+        {"tws_compressed_original_bytes_total", "Their payload bytes uncompressed.",
+         offsetof(tws_server_stats, original_in), offsetof(tws_server_stats, original_out)},
         {"tws_pings_total", "Ping frames.", offsetof(tws_server_stats, pings_in),
          offsetof(tws_server_stats, pings_out)},
         {"tws_pongs_total", "Pong frames.", offsetof(tws_server_stats, pongs_in),
@@ -183,6 +198,7 @@ static void put_process(struct prometheus *p, const tws_server_stats *s)
     prometheus_counter(p, "tws_handovers_total",
                        "Carriers taken from a handler that kept them too long.", s->handovers);
     prometheus_gauge(p, "tws_buffers_lent", "Shared buffers in use.", s->buffers_lent);
+    prometheus_gauge(p, "tws_compressors", "Compressors and decompressors.", s->compressors);
     getrusage(RUSAGE_SELF, &use);
     seconds = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
               (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;

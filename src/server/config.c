@@ -1,6 +1,7 @@
 /* Options: defaults, checks, copies. */
 #include "server/upgrade.h"
 
+#include "conn/deflate.h"
 #include "wire/origin.h"
 
 #include <string.h>
@@ -102,7 +103,8 @@ void upgrade_config_free(struct upgrade_config *cfg)
     base_free(a, cfg);
 }
 
-static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o, bool light)
+static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o,
+                        const tws_deflate_options *deflate, bool light)
 {
     const tws_allocator *a = o->allocator;
     bool ok = true;
@@ -115,8 +117,9 @@ static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o
     }
     cfg->opt.server_name = cfg->server_name;
     cfg->env = conn_env_new(a, light);
-    if (!cfg->env)
+    if (!cfg->env || (o->deflate && !conn_env_deflate(cfg->env, deflate)))
         return false;
+    cfg->opt.deflate = NULL; /* the caller's */
     base_pool_init(&cfg->heads, a,
                    cfg->opt.max_head_bytes + cfg->opt.max_head_fields * sizeof(struct http_field),
                    16);
@@ -127,6 +130,7 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
                            const char **what)
 {
     tws_upgrade_options o;
+    tws_deflate_options deflate;
     struct upgrade_config *cfg;
 
     *out = NULL;
@@ -139,13 +143,15 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
         memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
     }
     *what = check(&o);
+    if (!*what && o.deflate)
+        *what = conn_deflate_options(&deflate, o.deflate);
     if (*what)
         return TWS_ERR_ARGUMENT;
     cfg = base_calloc(o.allocator, sizeof *cfg);
     if (!cfg)
         return TWS_ERR_MEMORY;
     cfg->opt = o;
-    if (!config_fill(cfg, &o, light)) {
+    if (!config_fill(cfg, &o, &deflate, light)) {
         upgrade_config_free(cfg);
         return TWS_ERR_MEMORY;
     }

@@ -86,6 +86,12 @@ void server_add_stats(tws_stats *sum, const tws_stats *one)
     sum->fragments_in += one->fragments_in;
     sum->timeouts += one->timeouts;
     sum->joined += one->joined;
+    sum->compressed_messages_in += one->compressed_messages_in;
+    sum->compressed_messages_out += one->compressed_messages_out;
+    sum->compressed_in += one->compressed_in;
+    sum->compressed_out += one->compressed_out;
+    sum->original_in += one->original_in;
+    sum->original_out += one->original_out;
 }
 
 /* A connection has ended: its counters go into the sums in the same moment as it leaves the list. */

@@ -1,6 +1,8 @@
 #include "server/upgrade.h"
 
 #include "base/clock.h"
+#include "conn/deflate.h"
+#include "wire/deflate.h"
 #include "wire/origin.h"
 
 #include <errno.h>
@@ -27,6 +29,8 @@ struct handshake {
     tws_request *request; /* in the block, or on the heap */
     bool request_on_heap;
     tws_reply reply;
+    bool compress;                /* messages are compressed, as agreed */
+    struct deflate_params agreed; /* how */
     enum upgrade_end end;
     int status; /* of the answer; 0: none was sent */
     int sys_errno;
@@ -300,7 +304,11 @@ static enum upgrade_end answer_switch(struct handshake *h)
                                  .server = h->cfg->server_name,
                                  .headers = h->reply.headers,
                                  .nheaders = h->reply.nheaders};
+    char extensions[DEFLATE_TEXT_MAX];
 
+    h->compress = conn_deflate_answer(h->cfg->env, &h->head, h->buf, &h->agreed, extensions) > 0;
+    if (h->compress)
+        s.extensions = extensions;
     return send_answer(h, write_switch, &s);
 }
 
@@ -397,10 +405,11 @@ static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
     if (end)
         return end;
     c = make_connection(h);
-    if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len)) {
+    if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len) ||
+        (h->compress && !conn_deflate_start(c, &h->agreed))) {
         tell_closing(h);
         tws_conn_unref(c);
-        return ended(h, UPGRADE_INTERNAL, "no memory for what follows the request");
+        return ended(h, UPGRADE_INTERNAL, "no memory for the connection");
     }
     *out = c;
     return UPGRADE_DONE;
