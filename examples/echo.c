@@ -27,6 +27,7 @@ struct settings {
     char address[MAX_ADDRESSES][ADDRESS_SIZE];
     const char *listen[MAX_ADDRESSES];
     const char *metrics; /* address of the counters' page, or NULL */
+    tws_deflate_options deflate;
 };
 
 static const char usage[] =
@@ -45,6 +46,12 @@ static const char usage[] =
     "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
     "  --control-rate N       pings and pongs of a peer per second (default 5000; 0: any)\n"
     "  --no-join              send each reply by itself, also when more messages wait\n"
+    "  --deflate[=PARAMS]     compress messages with clients that can; PARAMS, with commas "
+    "between:\n"
+    "                         takeover (or server-takeover, client-takeover): later messages "
+    "refer\n"
+    "                         to earlier ones; level=1..9; memory=1..9; server-window=9..15;\n"
+    "                         client-window=9..15; threshold=BYTES; ratio=N\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
     "\n"
@@ -136,6 +143,53 @@ static void add_address(struct settings *s, const char *option, const char *pref
     s->server.listen_count = i + 1;
 }
 
+static void set_deflate_number(tws_deflate_options *deflate, const char *name, const char *value)
+{
+    if (strcmp(name, "level") == 0) {
+        deflate->level = (int)number(name, value, 9);
+    } else if (strcmp(name, "memory") == 0) {
+        deflate->memory_level = (int)number(name, value, 9);
+    } else if (strcmp(name, "server-window") == 0) {
+        deflate->server_max_window_bits = (int)number(name, value, 15);
+    } else if (strcmp(name, "client-window") == 0) {
+        deflate->client_max_window_bits = (int)number(name, value, 15);
+    } else if (strcmp(name, "threshold") == 0) {
+        deflate->threshold = (uint32_t)number(name, value, UINT32_MAX);
+    } else if (strcmp(name, "ratio") == 0) {
+        deflate->max_ratio = (uint32_t)number(name, value, UINT32_MAX);
+    } else {
+        bad_option("deflate", name, "no such parameter");
+    }
+}
+
+/* "takeover,level=6": parameters of compression, or NULL for the defaults. */
+static void set_deflate(struct settings *s, char *params)
+{
+    tws_deflate_options *deflate = &s->deflate;
+    tws_deflate_options_init(deflate);
+    s->server.upgrade.deflate = deflate;
+    char *rest = NULL;
+    for (char *p = params ? strtok_r(params, ",", &rest) : NULL; p;
+         p = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(p, '=');
+        if (value != NULL) {
+            *value++ = '\0';
+            set_deflate_number(deflate, p, value);
+            continue;
+        }
+        bool both = strcmp(p, "takeover") == 0;
+        if (!both && strcmp(p, "server-takeover") != 0 && strcmp(p, "client-takeover") != 0) {
+            bad_option("deflate", p, "no such parameter");
+        }
+        if (both || p[0] == 's') {
+            deflate->server_no_context_takeover = false;
+        }
+        if (both || p[0] == 'c') {
+            deflate->client_no_context_takeover = false;
+        }
+    }
+}
+
 static const struct option options[] = {
     {"listen", required_argument, NULL, 'l'},
     {"unix", required_argument, NULL, 'u'},
@@ -148,6 +202,7 @@ static const struct option options[] = {
     {"min-rate", required_argument, NULL, 'r'},
     {"control-rate", required_argument, NULL, 'R'},
     {"no-join", no_argument, NULL, 'j'},
+    {"deflate", optional_argument, NULL, 'd'},
     {"metrics", required_argument, NULL, 'M'},
     {"handshake-timeout", required_argument, NULL, 'H'},
     {"ping", required_argument, NULL, 'p'},
@@ -181,7 +236,7 @@ static tws_ms *timeout_of(struct settings *s, int option)
     }
 }
 
-static void set_option(struct settings *s, int option, const char *name, const char *value)
+static void set_option(struct settings *s, int option, const char *name, char *value)
 {
     tws_ms *timeout = timeout_of(s, option);
     if (timeout != NULL) {
@@ -224,6 +279,9 @@ static void set_option(struct settings *s, int option, const char *name, const c
         break;
     case 'j':
         s->server.upgrade.conn.join_replies = false;
+        break;
+    case 'd':
+        set_deflate(s, value);
         break;
     case 'M':
         s->metrics = value;
