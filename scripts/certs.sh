@@ -21,7 +21,8 @@ case $out in /*) ;; *) out=$PWD/$out ;; esac
 stamp=$out/made-by
 sum=$(cksum <"$0")
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ] &&
-    openssl x509 -in "$out/server.pem" -noout -checkend 86400 >/dev/null; then
+    openssl x509 -in "$out/server.pem" -noout -checkend 86400 >/dev/null &&
+    { [ -f "$out/ca.p12" ] || ! command -v keytool >/dev/null 2>&1; }; then
     exit 0
 fi
 

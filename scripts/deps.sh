@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing for the named groups, or prints the command that would and fails.
-# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz autobahn bench
+# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz autobahn interop bench
 #   --quiet   say nothing when nothing is missing
 #   --list    print the packages that are missing and stop
 #   --hint    print the command, install nothing
@@ -39,6 +39,19 @@ fuzz rt:fuzzer libclang-rt-dev
 autobahn cmd:/usr/bin/python3 python3
 autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
+interop py:websockets python3-websockets
+interop cmd:openssl openssl
+interop cmd:chromium chromium
+interop cmd:certutil libnss3-tools
+interop cmd:javac default-jdk-headless
+interop cmd:node nodejs
+interop cmd:npm npm
+interop cmd:go golang-go
+interop hdr:libwebsockets.h libwebsockets-dev
+interop cmd:/usr/sbin/nginx nginx-light
+interop cmd:/usr/sbin/haproxy haproxy
+interop cmd:/usr/bin/tinyproxy tinyproxy-bin
+interop cmd:/usr/bin/microsocks microsocks
 bench cmd:/usr/bin/python3 python3
 bench cmd:gnuplot gnuplot-nox
 bench cmd:npm npm optional
@@ -56,7 +69,7 @@ for arg in "$@"; do
         --quiet) quiet=1 ;;
         --list) list=1 ;;
         --hint) hint=1 ;;
-        build | test | check | fuzz | autobahn | bench) groups+=("$arg") ;;
+        build | test | check | fuzz | autobahn | interop | bench) groups+=("$arg") ;;
         *)
             echo "deps.sh: unknown argument '$arg'" >&2
             exit 2

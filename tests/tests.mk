@@ -30,7 +30,7 @@ chosen = $(strip $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p)
 CERTS := $(BUILD)/certs
 RUN_TESTS = TWS_CERTS=$(abspath $(CERTS)) $(PYTHON) scripts/run-tests.py --build $(B)
 
-.PHONY: certs test test-tsan test-build test-run tsan-build tsan-run
+.PHONY: certs test test-interop test-tsan test-build test-run interop-build interop-run tsan-build tsan-run
 
 ##@ Test
 ## test: unit and integration tests under ASan and UBSan; `make test T=NAME` runs those whose name has NAME in it
@@ -47,6 +47,20 @@ test-tsan:
 	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=tsan tsan-build
 	@$(SUBMAKE) VARIANT=tsan tsan-run
+
+# With software of other people, which `make deps` does not install: scripts/deps.sh interop.
+INTEROP_DRIVERS := $(sort $(filter-out tests/interop/_%,$(wildcard tests/interop/*.py)))
+
+## test-interop: clients, servers and proxies of other people; installs them. T=NAME as above
+test-interop:
+	@scripts/deps.sh --quiet build test interop
+	@scripts/certs.sh $(CERTS)
+	@$(SUBMAKE) VARIANT=asan interop-build
+	@$(SUBMAKE) VARIANT=asan interop-run
+
+interop-build: $(EXAMPLES)
+interop-run:
+	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS))
 
 ## certs: certificates for tests and examples in build/certs, with a CA of their own
 certs:
