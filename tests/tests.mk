@@ -58,7 +58,15 @@ test-interop:
 	@$(SUBMAKE) VARIANT=asan interop-build
 	@$(SUBMAKE) VARIANT=asan interop-run
 
-interop-build: $(EXAMPLES)
+# The library's client, for drivers that have it dial.
+DIAL := $(B)/tests/interop/dial
+$(DIAL): $(B)/%: $(B)/obj/%.o $(STATIC_LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+-include $(B)/obj/tests/interop/dial.d
+
+interop-build: $(EXAMPLES) $(DIAL)
 interop-run:
 	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS))
 

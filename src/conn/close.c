@@ -217,19 +217,17 @@ static void finish_handshake(tws_conn *c, int64_t deadline, bool over)
     struct conn_cause cause = {TWS_ERR_CLOSED, TWS_PHASE_CLOSE, TWS_CAUSE_LOCAL, 0, NULL};
     struct conn_wait w = {.ms = TWS_NO_LIMIT, .deadline = deadline};
     tws_err err = send_close(c, &w);
-    bool interrupted = net_stream_interrupted(&c->stream);
 
-    /* Half-close, unless the interrupt has shut the other direction: then what the peer still sends
-     * would be answered with a reset. */
-    if (!err && !interrupted)
-        net_stream_shutdown(&c->stream, SHUT_WR);
+    /* Half-closed only when the peer has answered: many proxies, and TLS peers, take the end of one
+     * direction for the end of both, and the answer would be lost. After an interrupt, which has
+     * shut the other direction, data that still comes would be answered with a reset. */
     if (!err && take_reader(c, deadline, over)) {
         c->drop = true;
         err = await_peer_close(c, deadline);
-        if (!err && interrupted)
+        if (!err) {
             net_stream_shutdown(&c->stream, SHUT_WR);
-        if (!err)
             linger(c, deadline);
+        }
         c->drop = false;
         conn_reader_leave(c);
     }
