@@ -28,6 +28,7 @@ struct settings {
     const char *listen[MAX_ADDRESSES];
     const char *metrics; /* address of the counters' page, or NULL */
     tws_deflate_options deflate;
+    tws_tls_certificate certificate;
 };
 
 static const char usage[] =
@@ -52,6 +53,9 @@ static const char usage[] =
     "refer\n"
     "                         to earlier ones; level=1..9; memory=1..9; server-window=9..15;\n"
     "                         client-window=9..15; threshold=BYTES; ratio=N\n"
+    "  --tls-cert FILE        speak TLS (wss://) with this certificate and its chain, PEM\n"
+    "  --tls-key FILE         the certificate's key (default: in the same file)\n"
+    "  --tls FILE KEY         both at once; an address written plain:HOST:PORT is without TLS\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
     "\n"
@@ -203,6 +207,9 @@ static const struct option options[] = {
     {"control-rate", required_argument, NULL, 'R'},
     {"no-join", no_argument, NULL, 'j'},
     {"deflate", optional_argument, NULL, 'd'},
+    {"tls-cert", required_argument, NULL, 'T'},
+    {"tls-key", required_argument, NULL, 'K'},
+    {"tls", required_argument, NULL, 'B'},
     {"metrics", required_argument, NULL, 'M'},
     {"handshake-timeout", required_argument, NULL, 'H'},
     {"ping", required_argument, NULL, 'p'},
@@ -283,6 +290,12 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'd':
         set_deflate(s, value);
         break;
+    case 'T':
+        s->certificate.cert_file = value;
+        break;
+    case 'K':
+        s->certificate.key_file = value;
+        break;
     case 'M':
         s->metrics = value;
         break;
@@ -304,7 +317,15 @@ static void read_options(struct settings *s, int argc, char **argv)
     int option;
     int index = 0;
     while ((option = getopt_long(argc, argv, "", options, &index)) != -1) {
-        set_option(s, option, options[index].name, optarg);
+        if (option == 'B') { /* the one option with two words */
+            s->certificate.cert_file = optarg;
+            if (optind == argc) {
+                bad_option("tls", optarg, "the key is missing");
+            }
+            s->certificate.key_file = argv[optind++];
+        } else {
+            set_option(s, option, options[index].name, optarg);
+        }
     }
     if (optind < argc) {
         fprintf(stderr, "echo: unexpected argument '%s'\nTry 'echo --help'.\n", argv[optind]);
@@ -313,6 +334,27 @@ static void read_options(struct settings *s, int argc, char **argv)
     if (s->server.listen_count == 0) {
         add_address(s, "listen", "", "127.0.0.1:9001");
     }
+}
+
+/* ---- TLS ---- */
+
+/* The server takes a reference; ours is given back when it runs. */
+static tws_tls *read_certificate(const tws_tls_certificate *certificate)
+{
+    if (certificate->cert_file == NULL) {
+        return NULL;
+    }
+    tws_tls_server_options opt;
+    tws_tls_server_options_init(&opt);
+    opt.certificates = certificate;
+    opt.certificate_count = 1;
+    tws_tls *tls = NULL;
+    tws_error error;
+    if (tws_tls_server_new(&tls, &opt, &error) != TWS_OK) {
+        fprintf(stderr, "echo: %s\n", error.text);
+        exit(EXIT_USAGE);
+    }
+    return tls;
 }
 
 /* ---- Start and end ---- */
@@ -345,7 +387,9 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
 
+    s.server.tls = read_certificate(&s.certificate);
     tws_server *server = start(&s.server, "listening on ", "");
+    tws_tls_unref(s.server.tls);
     tws_server *metrics = NULL;
     if (s.metrics != NULL) {
         tws_server_options m;

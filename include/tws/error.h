@@ -55,7 +55,7 @@ extern "C" {
     X(TWS_ERR_HANDSHAKE_TIMEOUT, -44, "the opening handshake took too long")                       \
     X(TWS_ERR_RESOLVE, -45, "the name could not be resolved")                                      \
     X(TWS_ERR_CONNECT, -46, "no address could be connected to")                                    \
-    X(TWS_ERR_TLS, -47, "the TLS handshake failed")                                                \
+    X(TWS_ERR_TLS, -47, "TLS failed")                                                              \
     X(TWS_ERR_CERTIFICATE, -48, "the peer's certificate was not accepted")                         \
     X(TWS_ERR_PROXY, -49, "the proxy refused or failed")                                           \
     X(TWS_ERR_REDIRECT, -50, "the redirect could not be followed")                                 \

@@ -30,7 +30,10 @@ typedef struct tws_server_stats {
     uint64_t timeouts, joined;
     uint64_t compressed_messages_in, compressed_messages_out;
     uint64_t compressed_in, compressed_out, original_in, original_out; /* see tws_stats */
-    uint64_t compressors; /* compressors and decompressors that exist now */
+    uint64_t compressors;    /* compressors and decompressors that exist now */
+    uint64_t tls_handshakes; /* TLS handshakes that were completed */
+    uint64_t tls_resumed;    /* of these: sessions that were resumed */
+    uint64_t tls_failed;     /* TLS handshakes that failed, or took too long */
 } tws_server_stats;
 
 /**

@@ -254,7 +254,12 @@ typedef struct tws_upgrade_options {
     tws_upgrade_fn on_upgrade;
     tws_page_fn on_page;
     tws_handshake_end_fn on_handshake_end;
-    void *hook_arg;                 /* handed to the three above */
+    void *hook_arg; /* handed to the three above */
+    /*
+     * The socket speaks TLS: the TLS handshake comes first, under the same handshake_timeout; bytes
+     * that tws_upgrade() was given belong to it. Default NULL: plain. A reference is taken.
+     */
+    tws_tls *tls;
     const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
     const struct tws_deflate_options *deflate; /* compression (deflate.h); default NULL: none */
     uint64_t reserved[16];
@@ -285,8 +290,9 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  * @param opt options, or NULL for the defaults; copied
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_HANDSHAKE, TWS_ERR_REFUSED, TWS_ERR_NOT_UPGRADE: the peer has been
- *         answered; TWS_ERR_HANDSHAKE_TIMEOUT; TWS_ERR_EOF; TWS_ERR_NETWORK; TWS_ERR_ARGUMENT;
- *         TWS_ERR_MEMORY.
+ *         answered; TWS_ERR_HANDSHAKE_TIMEOUT; TWS_ERR_EOF; TWS_ERR_NETWORK; with option tls
+ *         TWS_ERR_TLS, TWS_ERR_CERTIFICATE (a client's certificate), TWS_ERR_TRUNCATED;
+ *         TWS_ERR_ARGUMENT; TWS_ERR_MEMORY.
  * Threads: any.
  * Ownership: fd is the library's from the call on, and closed on failure; the caller gives the
  *         connection back with tws_conn_unref().
@@ -302,7 +308,7 @@ typedef struct tws_server_options {
     /*
      * "HOST:PORT", "[IPV6]:PORT", "unix:PATH", "unix:@ABSTRACT"; port 0: any free one. A socket file
      * that nobody listens on is replaced; it is removed when the server stops. Its mode follows the
-     * umask.
+     * umask. With "plain:" before it, an address is without TLS although the server has `tls`.
      */
     const char *const *listen;
     size_t listen_count;
@@ -321,6 +327,8 @@ typedef struct tws_server_options {
     bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
     tws_log_fn log;           /* default NULL */
     void *log_arg;
+    tws_tls
+        *tls; /* wss: certificates, see tls.h; default NULL: upgrade.tls. A reference is taken. */
     tws_upgrade_options upgrade;
 } tws_server_options;
 

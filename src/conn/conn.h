@@ -19,6 +19,7 @@
 #include "conn/hold.h"
 #include "net/address.h"
 #include "net/stream.h"
+#include "net/tls.h"
 #include "wire/frame.h"
 #include "wire/utf8.h"
 

@@ -105,6 +105,22 @@ tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_co
     return cause->code;
 }
 
+/* What TLS has to say that a plain stream has not. */
+static void tls_cause(const tws_conn *c, struct conn_cause *cause, int error)
+{
+    if (error == -EPROTO || error == -EKEYREJECTED) {
+        cause->code = TWS_ERR_TLS;
+    } else if (error == -ECONNABORTED) {
+        cause->code = TWS_ERR_TRUNCATED;
+        if (c->msg.in_frame || c->msg.in_message)
+            cause->detail = "in the middle of a message";
+    } else {
+        return;
+    }
+    cause->cause = TWS_CAUSE_PEER;
+    cause->sys_errno = 0;
+}
+
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
 {
     struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, -error, NULL};
@@ -112,6 +128,8 @@ tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
 
     if (error == -ECONNRESET || error == -EPIPE)
         cause.cause = TWS_CAUSE_PEER;
+    if (net_stream_is_tls(&c->stream))
+        tls_cause(c, &cause, error);
     pthread_mutex_lock(&c->mu);
     /* What the peer sent before it went away can still be read. */
     if (phase == TWS_PHASE_WRITE && conn_state(c) == CONN_OPEN)
@@ -173,6 +191,18 @@ static void describe(const struct conn_error *e, tws_error *out)
                  e->reason_len && e->reason != e->detail ? " " : "", e->reason_len, e->reason);
 }
 
+/* TLS has words of its own for why it failed. */
+static void describe_tls(tws_conn *c, tws_error *out)
+{
+    struct net_tls_error e;
+    size_t len = strlen(out->text);
+
+    net_tls_last_error(&c->stream, &e);
+    out->tls_error = e.code;
+    if (e.text[0])
+        snprintf(out->text + len, sizeof out->text - len, ": %s", e.text);
+}
+
 void tws_conn_error(tws_conn *c, tws_error *out)
 {
     struct conn_error e;
@@ -189,4 +219,6 @@ void tws_conn_error(tws_conn *c, tws_error *out)
     out->clean = e.clean;
     memcpy(out->reason, e.reason, e.reason_len);
     describe(&e, out);
+    if (e.code == TWS_ERR_TLS)
+        describe_tls(c, out);
 }

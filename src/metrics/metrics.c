@@ -64,6 +64,9 @@ static void collect(tws_server *s, tws_server_stats *out, struct server_totals *
     out->refused_descriptors = totals->refused_descriptors;
     out->refused_threads = totals->refused_threads;
     out->pages = totals->pages;
+    out->tls_handshakes = totals->tls_1_2 + totals->tls_1_3;
+    out->tls_resumed = totals->tls_resumed;
+    out->tls_failed = totals->tls_failed;
     out->threads = task_runtime_count(s->runtime);
     task_runtime_stats(s->runtime, &tasks);
     out->carriers = tasks.carriers;
@@ -104,6 +107,19 @@ static void put_connections(struct prometheus *p, const tws_server_stats *s)
     prometheus_counter(p, "tws_pages_total", "Plain HTTP requests answered with a page.", s->pages);
 }
 
+static void put_tls(struct prometheus *p, const struct server_totals *t)
+{
+    static const char done[] = "tws_tls_handshakes_total";
+
+    prometheus_family(p, done, "counter", "TLS handshakes that were completed.");
+    prometheus_count(p, done, "version", "1.2", t->tls_1_2);
+    prometheus_count(p, done, "version", "1.3", t->tls_1_3);
+    prometheus_counter(p, "tws_tls_resumed_total", "TLS sessions that were resumed.",
+                       t->tls_resumed);
+    prometheus_counter(p, "tws_tls_handshakes_failed_total",
+                       "TLS handshakes that failed or took too long.", t->tls_failed);
+}
+
 static void put_endings(struct prometheus *p, const struct server_totals *t)
 {
     static const char failed[] = "tws_handshakes_failed_total";
@@ -126,7 +142,8 @@ static void put_endings(struct prometheus *p, const struct server_totals *t)
     for (int e = -TWS_ERR_EOF; e < SERVER_ERRORS; e++) {
         const char *name = tws_err_name((tws_err)-e);
 
-        if (strcmp(name, "TWS_ERR_UNKNOWN") != 0 && tws_err_is_final((tws_err)-e) && e < 40)
+        if (strcmp(name, "TWS_ERR_UNKNOWN") != 0 && tws_err_is_final((tws_err)-e) &&
+            (e < 40 || e == -TWS_ERR_TLS))
             prometheus_count(p, errors, "error", name, t->errors[e]);
     }
 }
@@ -220,6 +237,7 @@ size_t tws_server_metrics(tws_server *s, char *buf, size_t size)
     collect(s, &stats, &totals);
     put_connections(&p, &stats);
     put_endings(&p, &totals);
+    put_tls(&p, &totals);
     put_traffic(&p, &stats);
     put_process(&p, &stats);
     return p.len;

@@ -10,6 +10,7 @@
 struct net_listener {
     int fd;
     bool unlink_path; /* a socket file of ours, to be removed */
+    bool plain;       /* the owner's note: no TLS here */
     dev_t dev;        /* of that file, to tell whether it still is ours */
     ino_t ino;
 };

@@ -29,7 +29,7 @@ struct ssl_st;
 
 struct net_tls_params {
     struct tws_tls *tls;  /* referenced as long as the stream lives */
-    struct ssl_st *ssl;   /* instead of tls: handshake done, taken over on success */
+    struct ssl_st *ssl;   /* instead of tls: its handshake is done; a reference is taken */
     bool server;          /* our role */
     const char *host;     /* a client's: verified, and sent as SNI unless it is an address.
                              Without brackets. Not needed after the call. */
@@ -58,6 +58,8 @@ static inline bool net_stream_is_tls(const struct net_stream *st)
     return st->tls != NULL;
 }
 
+/* Version (0x0303, 0x0304) and whether a session was resumed. Of a TLS stream. */
+void net_tls_agreed(struct net_stream *st, int *version, bool *resumed);
 /* Emptied when the stream is not TLS. */
 void net_tls_describe(struct net_stream *st, tws_tls_info *out);
 /* Why a TLS stream failed; code 0 and "" when it did not. */

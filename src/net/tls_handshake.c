@@ -335,7 +335,7 @@ int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t 
     int r = t ? 0 : -ENOMEM;
 
     ERR_clear_error();
-    if (r == 0 && p->ssl)
+    if (r == 0 && p->ssl && SSL_up_ref(p->ssl) == 1)
         t->ssl = p->ssl;
     else if (r == 0)
         r = begin(t, p);
@@ -348,8 +348,6 @@ int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t 
     ERR_clear_error();
     if (r < 0) {
         explain(err, t, r);
-        if (t && p->ssl)
-            t->ssl = NULL; /* still the caller's */
         if (t)
             tls_free(t);
         return r;
@@ -383,6 +381,14 @@ static void describe_peer(SSL *ssl, tws_tls_info *out)
         n = BIO_read(text, out->peer_subject, sizeof out->peer_subject - 1);
     out->peer_subject[n > 0 ? n : 0] = 0;
     BIO_free(text);
+}
+
+void net_tls_agreed(struct net_stream *st, int *version, bool *resumed)
+{
+    pthread_mutex_lock(&st->tls->mu);
+    *version = SSL_version(st->tls->ssl);
+    *resumed = SSL_session_reused(st->tls->ssl) == 1;
+    pthread_mutex_unlock(&st->tls->mu);
 }
 
 void net_tls_describe(struct net_stream *st, tws_tls_info *out)

@@ -63,9 +63,16 @@ static void log_refusal(struct acceptor *a, const char *why)
     a->unlogged = 0;
 }
 
-/* Answers and lets the peer read it: the socket is closed when the peer has closed its side, or
- * after a second. */
-static void refuse(struct acceptor *a, int fd, const char *why, uint64_t *counter)
+/* To a peer that expects TLS: the alert internal_error, which may come before everything else. */
+static void refuse_tls(struct task_socket *sock)
+{
+    static const uint8_t alert[] = {21, 3, 1, 0, 2, 2, 80};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)alert, .iov_len = sizeof alert};
+
+    task_send(sock, &iov, 1);
+}
+
+static void refuse_plain(struct acceptor *a, struct task_socket *sock, const char *why)
 {
     static const struct handshake_header retry[] = {{"Retry-After", "1"}};
     struct handshake_response r = {.status = 503,
@@ -76,15 +83,27 @@ static void refuse(struct acceptor *a, int fd, const char *why, uint64_t *counte
                                    .nheaders = 1};
     char text[768];
     ptrdiff_t len = handshake_write_response(text, sizeof text, &r);
-    struct task_socket sock = {.fd = fd};
     struct iovec iov = {.iov_base = text, .iov_len = len > 0 ? (size_t)len : 0};
+
+    if (len > 0 && len <= (ptrdiff_t)sizeof text)
+        task_send(sock, &iov, 1);
+}
+
+/* Answers and lets the peer read it: the socket is closed when the peer has closed its side, or
+ * after a second. */
+static void refuse(struct acceptor *a, const struct net_listener *l, int fd, const char *why,
+                   uint64_t *counter)
+{
+    struct task_socket sock = {.fd = fd};
 
     pthread_mutex_lock(&a->s->mu);
     ++*counter;
     pthread_mutex_unlock(&a->s->mu);
     log_refusal(a, why);
-    if (len > 0 && len <= (ptrdiff_t)sizeof text)
-        task_send(&sock, &iov, 1);
+    if (l->plain)
+        refuse_plain(a, &sock, why);
+    else
+        refuse_tls(&sock);
     shutdown(fd, SHUT_WR);
     if (a->refused_count == REFUSED_MAX)
         refused_drop(a, 0);
@@ -114,7 +133,8 @@ static void refused_step(struct acceptor *a, const struct pollfd *fds, size_t co
 /* ---- Accepting ---- */
 
 /* Whether one more fits; counts it then. */
-static bool admit(struct acceptor *a, int fd, const union net_peer *peer)
+static bool admit(struct acceptor *a, const struct net_listener *l, int fd,
+                  const union net_peer *peer)
 {
     tws_server *s = a->s;
     struct net_peer_key key;
@@ -131,25 +151,26 @@ static bool admit(struct acceptor *a, int fd, const union net_peer *peer)
         s->connections++;
     pthread_mutex_unlock(&s->mu);
     if (full)
-        refuse(a, fd, "the server is full\n", &s->totals.refused_full);
+        refuse(a, l, fd, "the server is full\n", &s->totals.refused_full);
     else if (counted == 0)
-        refuse(a, fd, "too many connections from this address\n", &s->totals.refused_address);
+        refuse(a, l, fd, "too many connections from this address\n", &s->totals.refused_address);
     else if (counted < 0)
-        refuse(a, fd, "no memory\n", &s->totals.refused_threads);
+        refuse(a, l, fd, "no memory\n", &s->totals.refused_threads);
     return !full && counted == 1;
 }
 
-static void serve(struct acceptor *a, int fd, const struct sockaddr_storage *addr)
+static void serve(struct acceptor *a, const struct net_listener *l, int fd,
+                  const struct sockaddr_storage *addr)
 {
     tws_server *s = a->s;
     union net_peer peer;
 
     net_peer_save(&peer, (const struct sockaddr *)addr);
-    if (!admit(a, fd, &peer))
+    if (!admit(a, l, fd, &peer))
         return;
-    if (server_peer_spawn(s, fd, &peer) < 0) {
+    if (server_peer_spawn(s, fd, &peer, l->plain) < 0) {
         server_forget_socket(s, &peer);
-        refuse(a, fd, "no thread\n", &s->totals.refused_threads);
+        refuse(a, l, fd, "no thread\n", &s->totals.refused_threads);
     }
 }
 
@@ -171,7 +192,7 @@ static bool accept_and_refuse(struct acceptor *a, const struct net_listener *l)
     fd = net_accept(l, &addr, &len);
     if (fd < 0)
         return false;
-    refuse(a, fd, "no descriptor\n", &a->s->totals.refused_descriptors);
+    refuse(a, l, fd, "no descriptor\n", &a->s->totals.refused_descriptors);
     return true;
 }
 
@@ -207,7 +228,7 @@ static void accept_batch(struct acceptor *a, const struct net_listener *l)
             return;
         }
         a->backoff = 0;
-        serve(a, fd, &addr);
+        serve(a, l, fd, &addr);
     }
 }
 

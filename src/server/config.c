@@ -96,6 +96,7 @@ void upgrade_config_free(struct upgrade_config *cfg)
     free_list(a, cfg->opt.origins, cfg->opt.origin_count);
     free_list(a, cfg->opt.subprotocols, cfg->opt.subprotocol_count);
     base_free(a, cfg->server_name);
+    tws_tls_unref(cfg->opt.tls);
     if (cfg->env) {
         base_pool_destroy(&cfg->heads);
         conn_env_unref(cfg->env);
@@ -151,6 +152,8 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
     if (!cfg)
         return TWS_ERR_MEMORY;
     cfg->opt = o;
+    if (o.tls)
+        tws_tls_ref(o.tls);
     if (!config_fill(cfg, &o, &deflate, light)) {
         upgrade_config_free(cfg);
         return TWS_ERR_MEMORY;

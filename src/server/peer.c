@@ -9,6 +9,7 @@
 struct peer_job {
     tws_server *server;
     int fd;
+    bool plain;
     union net_peer address;
 };
 
@@ -128,6 +129,8 @@ static void count_not_upgraded(struct server_peer *p, enum upgrade_end end, cons
     if (end == UPGRADE_PAGE)
         s->totals.pages++;
     s->totals.ends[end]++;
+    if (e->phase == TWS_PHASE_TLS)
+        s->totals.tls_failed++;
     s->handshaking--;
     unlink_peer(p);
     pthread_mutex_unlock(&s->mu);
@@ -156,15 +159,33 @@ static bool was_cut(void *peer)
     return cut;
 }
 
+static void count_tls(void *peer, int version, bool resumed)
+{
+    struct server_peer *p = peer;
+    struct server_totals *t = &p->server->totals;
+
+    pthread_mutex_lock(&p->server->mu);
+    if (version == TWS_TLS_1_3)
+        t->tls_1_3++;
+    else
+        t->tls_1_2++;
+    if (resumed)
+        t->tls_resumed++;
+    pthread_mutex_unlock(&p->server->mu);
+}
+
 /* Apart, so that the handshake's stack frames are gone before the handler's begin. */
 __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *block,
-                                                   const union net_peer *address)
+                                                   const struct peer_job *job)
 {
     tws_server *s = p->server;
     struct upgrade_input in = {.runtime = s->runtime,
                                .fd = p->fd,
-                               .peer = *address,
+                               .peer = job->address,
                                .block = block,
+                               .plain = job->plain,
+                               .secured = count_tls,
+                               .secured_arg = p,
                                .closing = forget_fd,
                                .closing_arg = p,
                                .was_cut = was_cut,
@@ -221,7 +242,7 @@ static void peer_main(void *block)
     struct server_peer p = {.server = s, .fd = job.fd, .thread = task_self()};
 
     link_peer(&p);
-    if (peer_upgrade(&p, block, &job.address)) {
+    if (peer_upgrade(&p, block, &job)) {
         task_set_label(tws_conn_id(p.conn));
         task_trim_stack();
         s->opt.on_connection(p.conn, s->opt.arg);
@@ -231,7 +252,7 @@ static void peer_main(void *block)
     server_forget_socket(s, &job.address);
 }
 
-int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer)
+int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer, bool plain)
 {
     struct peer_job *job = base_pool_get(&s->cfg->env->blocks);
     int r;
@@ -240,6 +261,7 @@ int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer)
         return -ENOMEM;
     job->server = s;
     job->fd = fd;
+    job->plain = plain;
     job->address = *peer;
     r = task_spawn(s->runtime, peer_main, job);
     if (r < 0)

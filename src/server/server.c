@@ -12,6 +12,8 @@
 
 #define KERNEL_STACK (256 * 1024)
 #define LIGHT_STACK (64 * 1024)
+/* Before an address that is without TLS. */
+#define PLAIN "plain:"
 
 void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 {
@@ -75,10 +77,13 @@ static tws_err open_listeners(tws_server *s, const tws_server_options *o, tws_er
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     for (size_t i = 0; i < o->listen_count; i++) {
         char text[256];
-        int r = net_listen(&s->listeners[i], o->listen[i], o->backlog, o->reuse_port);
+        bool plain = strncmp(o->listen[i], PLAIN, sizeof PLAIN - 1) == 0;
+        const char *address = o->listen[i] + (plain ? sizeof PLAIN - 1 : 0);
+        int r = net_listen(&s->listeners[i], address, o->backlog, o->reuse_port);
 
         if (r < 0)
             return failed(e, TWS_ERR_ADDRESS, -r, o->listen[i]);
+        s->listeners[i].plain = plain || !s->cfg->opt.tls;
         s->listener_count = i + 1;
         net_local_text(s->listeners[i].fd, text, sizeof text);
         s->addresses[i] = base_strdup(a, text);
@@ -194,6 +199,8 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
         return failed(error, TWS_ERR_ARGUMENT, 0, what);
     if (!o.upgrade.hook_arg)
         o.upgrade.hook_arg = o.arg;
+    if (o.tls)
+        o.upgrade.tls = o.tls;
 
     s = base_calloc(o.upgrade.allocator, sizeof *s);
     if (!s)

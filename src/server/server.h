@@ -39,6 +39,7 @@ struct server_totals {
     tws_stats ended;
     uint64_t accepted, upgraded, pages;
     uint64_t refused_full, refused_address, refused_descriptors, refused_threads;
+    uint64_t tls_1_2, tls_1_3, tls_resumed, tls_failed;
     uint64_t ends[UPGRADE_ENDS];
     uint64_t closed[SERVER_CLOSE_CODES];
     uint64_t errors[SERVER_ERRORS]; /* by -code */
@@ -85,8 +86,9 @@ void server_accept_main(void *server);
 
 /* ---- peer.c ---- */
 
-/* Hands an accepted socket to a thread of its own. 0, or -errno: then the socket is the caller's. */
-int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer);
+/* Hands an accepted socket to a thread of its own; plain: without TLS. 0, or -errno: then the socket
+ * is the caller's. */
+int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer, bool plain);
 /* A socket that the acceptor counted, with its address, is gone. */
 void server_forget_socket(tws_server *s, const union net_peer *address);
 /* Adds a connection's counters to a sum of them. */

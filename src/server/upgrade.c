@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* After an answer, so much and so long is read and dropped, lest a reset destroys the answer. */
 #define LINGER_BYTES 65536
@@ -35,6 +34,8 @@ struct handshake {
     int status; /* of the answer; 0: none was sent */
     int sys_errno;
     const char *why;
+    int tls_result; /* -errno of the TLS handshake; 0: done, or none */
+    struct net_tls_error tls_error;
 };
 
 const char *upgrade_end_name(enum upgrade_end end)
@@ -66,6 +67,8 @@ const char *upgrade_end_name(enum upgrade_end end)
         return "internal";
     case UPGRADE_CUT:
         return "cut";
+    case UPGRADE_TLS:
+        return "tls";
     case UPGRADE_ENDS:
         break;
     }
@@ -163,7 +166,7 @@ static bool origin_welcome(const struct handshake *h)
 
     if (o->any_origin || !h->req.origin.at)
         return true;
-    if (wire_origin_same(h->req.origin, h->req.host, false))
+    if (wire_origin_same(h->req.origin, h->req.host, net_stream_is_tls(&h->stream)))
         return true;
     for (size_t i = 0; i < o->origin_count; i++)
         if (wire_origin_matches(h->req.origin, wire_text_of(o->origins[i])))
@@ -432,11 +435,15 @@ static tws_err code_of(enum upgrade_end end, const struct handshake *h)
     case UPGRADE_TIMED_OUT:
         return TWS_ERR_HANDSHAKE_TIMEOUT;
     case UPGRADE_DISCONNECTED:
+        if (h->sys_errno == ECONNABORTED && net_stream_is_tls(&h->stream))
+            return TWS_ERR_TRUNCATED;
         return h->sys_errno ? TWS_ERR_NETWORK : TWS_ERR_EOF;
     case UPGRADE_INTERNAL:
         return TWS_ERR_MEMORY;
     case UPGRADE_CUT:
         return TWS_ERR_CLOSED;
+    case UPGRADE_TLS:
+        return h->tls_result == -EKEYREJECTED ? TWS_ERR_CERTIFICATE : TWS_ERR_TLS;
     case UPGRADE_BAD_REQUEST:
     case UPGRADE_BAD_METHOD:
     case UPGRADE_BAD_VERSION:
@@ -470,7 +477,8 @@ static void describe(const struct handshake *h, tws_error *e)
     if (!h->end)
         return;
     e->code = code_of(h->end, h);
-    e->phase = TWS_PHASE_HANDSHAKE;
+    e->phase = h->tls_result ? TWS_PHASE_TLS : TWS_PHASE_HANDSHAKE;
+    e->tls_error = h->tls_error.code;
     e->cause = cause_of(h->end);
     e->sys_errno = h->sys_errno;
     e->http_status = h->status;
@@ -494,16 +502,67 @@ static void handshake_free(struct handshake *h)
     }
 }
 
+/* ---- TLS ---- */
+
+static enum upgrade_end tls_failed(struct handshake *h, int r)
+{
+    h->tls_result = r;
+    switch (r) {
+    case -ETIMEDOUT:
+        return ended(h, UPGRADE_TIMED_OUT, h->tls_error.text);
+    case -ENOMEM:
+        return ended(h, UPGRADE_INTERNAL, "no memory for TLS");
+    case -EPROTO:
+    case -EKEYREJECTED:
+        linger(h); /* so that the alert is read */
+        return ended(h, UPGRADE_TLS, h->tls_error.text);
+    default:
+        if (r != -ECONNABORTED)
+            h->sys_errno = -r;
+        return ended(h, UPGRADE_DISCONNECTED, h->tls_error.text);
+    }
+}
+
+/* The TLS handshake, or TLS that somebody else has set up. */
+static enum upgrade_end secure(struct handshake *h)
+{
+    const struct upgrade_input *in = h->in;
+    struct net_tls_params p = {.tls = h->cfg->opt.tls,
+                               .ssl = in->ssl,
+                               .server = true,
+                               .buffered = in->ssl ? NULL : in->buffered,
+                               .buffered_len = in->ssl ? 0 : in->buffered_len,
+                               .allocator = h->cfg->opt.allocator};
+    int r = net_tls_wrap(&h->stream, &p, h->deadline, &h->tls_error);
+
+    if (r < 0)
+        return tls_failed(h, r);
+    if (in->secured) {
+        int version;
+        bool resumed;
+
+        net_tls_agreed(&h->stream, &version, &resumed);
+        in->secured(in->secured_arg, version, resumed);
+    }
+    return UPGRADE_DONE;
+}
+
 static enum upgrade_end begin(struct handshake *h, const struct upgrade_input *in)
 {
     if (in->buffered_len > h->cfg->opt.max_head_bytes || in->buffered_len > CONN_BUFFER - 1) {
         h->status = 431;
         return ended(h, UPGRADE_TOO_LARGE, "more bytes than a request may have");
     }
+    h->deadline = task_deadline(h->cfg->opt.handshake_timeout);
+    if (in->ssl || (h->cfg->opt.tls && !in->plain)) {
+        enum upgrade_end end = secure(h);
+
+        if (end || !in->ssl)
+            return end;
+    }
     if (in->buffered_len > 0)
         memcpy(h->buf, in->buffered, in->buffered_len);
     h->len = in->buffered_len;
-    h->deadline = task_deadline(h->cfg->opt.handshake_timeout);
     return UPGRADE_DONE;
 }
 
@@ -547,48 +606,4 @@ enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_in
         cfg->opt.on_handshake_end(error, h.request, h.reply.user, cfg->opt.hook_arg);
     handshake_free(&h);
     return h.end;
-}
-
-/* ---- For a socket that somebody else accepted ---- */
-
-static tws_err refuse_input(int fd, tws_err err, const char *what, tws_error *error)
-{
-    if (fd >= 0)
-        close(fd);
-    if (error) {
-        memset(error, 0, sizeof *error);
-        error->code = err;
-        error->phase = TWS_PHASE_HANDSHAKE;
-        error->cause = TWS_CAUSE_LOCAL;
-        snprintf(error->text, sizeof error->text, "%s%s%s", tws_err_text(err), what ? ": " : "",
-                 what ? what : "");
-    }
-    return err;
-}
-
-tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffered_len,
-                    const tws_upgrade_options *opt, tws_error *error)
-{
-    struct upgrade_input in = {.fd = fd, .buffered = buffered, .buffered_len = buffered_len};
-    struct upgrade_config *cfg = NULL;
-    const char *what = NULL;
-    tws_error local;
-    tws_err err;
-
-    *out = NULL;
-    if (fd < 0 || (!buffered && buffered_len > 0))
-        return refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
-    err = upgrade_config_new(&cfg, opt, false, &what);
-    if (err)
-        return refuse_input(fd, err, what, error);
-    net_peer_of(&in.peer, fd);
-    in.block = base_pool_get(&cfg->env->blocks);
-    if (!in.block) {
-        upgrade_config_free(cfg);
-        return refuse_input(fd, TWS_ERR_MEMORY, NULL, error);
-    }
-    upgrade_run(cfg, &in, out, error ? error : &local);
-    err = error ? error->code : local.code;
-    upgrade_config_free(cfg);
-    return err;
 }

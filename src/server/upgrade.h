@@ -7,6 +7,7 @@
 #include <tws/server.h>
 
 #include "conn/conn.h"
+#include "net/tls.h"
 #include "server/request.h"
 
 /* Options with strings of our own, and what handshakes share. */
@@ -39,6 +40,7 @@ enum upgrade_end {
     UPGRADE_DISCONNECTED, /* the peer went away, or the network failed */
     UPGRADE_INTERNAL,     /* no memory */
     UPGRADE_CUT,          /* the server was stopped */
+    UPGRADE_TLS,          /* the TLS handshake failed */
     UPGRADE_ENDS
 };
 
@@ -50,6 +52,11 @@ struct upgrade_input {
     union net_peer peer;
     const void *buffered;
     size_t buffered_len;
+    bool plain;         /* no TLS, whatever the options say */
+    struct ssl_st *ssl; /* TLS that somebody else has set up; taken over; NULL */
+    /* Told what the TLS handshake agreed on; NULL: not. */
+    void (*secured)(void *arg, int version, bool resumed);
+    void *secured_arg;
     void *block; /* from env->blocks; taken over */
     /* Called right before fd is closed, if no connection came of it; NULL: not. */
     void (*closing)(void *arg);
