@@ -145,6 +145,7 @@ tws_err tws_dial(tws_conn **out, const char *url, const tws_dial_options *opt,
         close(d.o.fd);
     base_free(d.allocator, d.url_text);
     base_free(d.allocator, d.answer.buf);
+    tws_tls_unref(d.tls);
     *out = d.conn;
     if (response)
         *response = d.response;

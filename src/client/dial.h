@@ -6,6 +6,7 @@
 
 #include "client/proxy.h"
 #include "conn/conn.h"
+#include "net/tls.h"
 #include "task/cancel.h"
 #include "wire/handshake.h"
 
@@ -36,6 +37,7 @@ struct dial {
 
     /* The way there. */
     struct proxy proxy;
+    tws_tls *tls; /* referenced; NULL: not needed so far */
     struct net_stream stream;
     bool open; /* stream is; while it is, link ends its waits */
     struct task_cancel_link link;

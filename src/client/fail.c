@@ -1,8 +1,6 @@
 /* What a dial tells when it fails. */
 #include "client/dial.h"
 
-#include "base/clock.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,9 +71,16 @@ tws_err dial_local_failed(struct dial *d, tws_phase phase, int result)
 
 tws_err dial_io_failed(struct dial *d, tws_phase phase, int result)
 {
+    struct net_tls_error tls;
     char text[96];
 
     switch (result) {
+    case -EPROTO: /* TLS 1.3: a server may refuse our certificate when we are done already */
+    case -EKEYREJECTED:
+        net_tls_last_error(&d->stream, &tls);
+        d->error->tls_error = tls.code;
+        return dial_fail(d, result == -EPROTO ? TWS_ERR_TLS : TWS_ERR_CERTIFICATE, TWS_PHASE_TLS, 0,
+                         "%s", tls.text);
     case 0:
         return dial_fail(d, TWS_ERR_EOF, phase, 0, "before it had answered");
     case -ETIMEDOUT:

@@ -166,14 +166,21 @@ static tws_err connect_by_callback(struct dial *d, const char *host, uint16_t po
     return fd < 0 ? connect_failed(d, "the connect callback", fd) : take_socket(d, fd);
 }
 
+/* An address has been parsed, so its name fits. */
+static void host_string(const struct wire_host *host, char out[WIRE_URL_HOST_MAX + 1])
+{
+    size_t len = host->name.len <= WIRE_URL_HOST_MAX ? host->name.len : WIRE_URL_HOST_MAX;
+
+    if (len > 0)
+        memcpy(out, host->name.at, len);
+    out[len] = 0;
+}
+
 static tws_err connect_host(struct dial *d, const struct wire_host *where)
 {
     char host[WIRE_URL_HOST_MAX + 1];
 
-    if (where->name.len >= sizeof host)
-        return dial_fail(d, TWS_ERR_ADDRESS, TWS_PHASE_RESOLVE, 0, "the name is too long");
-    memcpy(host, where->name.at ? where->name.at : "", where->name.len);
-    host[where->name.len] = 0;
+    host_string(where, host);
     if (d->o.connect)
         return connect_by_callback(d, host, where->port);
     return connect_tcp(d, host, where->port);
@@ -234,8 +241,7 @@ static tws_err through_proxy(struct dial *d)
     int r;
 
     if (proxy_wants_address(&d->proxy, &d->url)) {
-        memcpy(host, d->url.host.name.at, d->url.host.name.len);
-        host[d->url.host.name.len] = 0;
+        host_string(&d->url.host, host);
         failed = resolve(d, host, d->url.host.port, &list);
         if (failed)
             return failed;
@@ -249,9 +255,60 @@ static tws_err through_proxy(struct dial *d)
 
 /* ---- TLS ---- */
 
+static tws_err tls_failed(struct dial *d, const char *host, int result,
+                          const struct net_tls_error *e)
+{
+    d->error->tls_error = e->code;
+    switch (result) {
+    case -ENOMEM:
+        return dial_no_memory(d, TWS_PHASE_TLS);
+    case -ETIMEDOUT:
+        return dial_fail(d, TWS_ERR_HANDSHAKE_TIMEOUT, TWS_PHASE_TLS, 0,
+                         "%s did not finish the TLS handshake in time", host);
+    case -EKEYREJECTED:
+        return dial_fail(d, TWS_ERR_CERTIFICATE, TWS_PHASE_TLS, 0, "%s: %s", host, e->text);
+    case -EPROTO:
+    case -ECONNABORTED:
+        return dial_fail(d, TWS_ERR_TLS, TWS_PHASE_TLS, 0, "%s: %s", host, e->text);
+    default:
+        return dial_fail(d, TWS_ERR_NETWORK, TWS_PHASE_TLS, -result, "%s: %s", host, e->text);
+    }
+}
+
+/* The caller's, or one that trusts as the system does, for all hops of this dial. */
+static tws_err choose_tls(struct dial *d)
+{
+    tws_tls_client_options o;
+
+    if (d->tls)
+        return TWS_OK;
+    if (d->o.tls) {
+        d->tls = tws_tls_ref(d->o.tls);
+        return TWS_OK;
+    }
+    tws_tls_client_options_init(&o);
+    o.allocator = d->allocator;
+    tws_tls_client_new(&d->tls, &o, d->error);
+    d->error->phase = d->error->code ? TWS_PHASE_TLS : TWS_PHASE_NONE;
+    return d->error->code;
+}
+
 static tws_err wrap_tls(struct dial *d)
 {
-    return dial_fail(d, TWS_ERR_UNSUPPORTED, TWS_PHASE_TLS, 0, "TLS");
+    struct net_tls_params params = {.allocator = d->allocator};
+    struct net_tls_error e;
+    char host[WIRE_URL_HOST_MAX + 1] = "localhost";
+    tws_err err = choose_tls(d);
+    int r;
+
+    if (err)
+        return err;
+    if (!d->url.is_unix)
+        host_string(&d->url.host, host);
+    params.tls = d->tls;
+    params.host = host;
+    r = net_tls_wrap(&d->stream, &params, dial_step(d, d->o.tls_timeout), &e);
+    return r < 0 ? tls_failed(d, host, r, &e) : TWS_OK;
 }
 
 /* ---- All of it ---- */
