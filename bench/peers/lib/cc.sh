@@ -1,6 +1,7 @@
 # For a peer in C or C++: one or more source files against a library of the system.
 # Set PEER_COMPILER (cc or c++), PEER_SOURCES, PEER_CFLAGS, PEER_LIBS, PEER_HEADER (what must be there),
-# PEER_PACKAGES (what to install for it on Debian), and define peer_library_version.
+# PEER_PACKAGES (what to install for it on Debian), PEER_DEPENDS (files and folders besides that it is built from), and
+# define peer_library_version.
 # shellcheck shell=sh
 . "$(dirname -- "$0")/../lib/peer.sh"
 
@@ -31,7 +32,7 @@ peer_build()
     cd "$peer_dir" || return
     peer_stamp="$peer_cc $PEER_CFLAGS $PEER_LIBS $(peer_version)"
     if [ -x "$1/server" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$peer_stamp" ] &&
-        [ -z "$(find . ../lib/cc.sh ../lib/beast -newer "$1/server" -type f)" ]; then
+        [ -z "$(find . ../lib/cc.sh ${PEER_DEPENDS:-} -newer "$1/server" -type f)" ]; then
         return 0
     fi
     # The lists are words, not one argument.
