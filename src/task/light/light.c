@@ -222,10 +222,10 @@ int light_park(struct light_task *t, struct task_park *p, int64_t deadline)
     if (atomic_compare_exchange_strong(&p->state, &state, PARK_WAITING)) {
         if (deadline != TASK_FOREVER) {
             t->park = p;
-            light_wheel_add(&t->carrier->wheel, &t->timer, deadline);
+            light_wheel_set(&t->carrier->wheel, &t->timer, deadline);
         }
         light_switch_out(t, AFTER_PARK);
-        light_wheel_remove(&t->timer);
+        t->park = NULL; /* the timer stays: the next wait will most likely have a later deadline */
     }
     light_leave(t);
     return atomic_exchange(&p->state, PARK_EMPTY) == PARK_NOTIFIED ? 0 : -ETIMEDOUT;

@@ -29,7 +29,7 @@ struct light_task {
     struct light_context context;
     struct light_stack stack;
     struct light_timer timer;
-    struct task_park *park; /* what the timer ends */
+    struct task_park *park; /* what the timer ends; NULL: nothing, it was left behind */
     void (*fn)(void *arg);
     void *arg;
     _Atomic uint64_t label; /* for the log: what the application calls it */
@@ -60,6 +60,17 @@ struct light_list {
 
 enum carrier_mode { CARRIER_LIBRARY = 0, CARRIER_HANDLER = 1 };
 
+/*
+ * When to look for events again. An event loop that polls whenever it can finds one or two events at a
+ * time, and pays a sleep, a wake-up and a system call for each; its peers pay the wake-up. A carrier
+ * with much traffic on many sockets therefore pauses before it looks again, until some have come.
+ */
+struct light_pace {
+    int64_t since;
+    uint32_t runs; /* of light threads, since then */
+    int64_t pause; /* ns; 0: none */
+};
+
 struct light_carrier {
     struct light_runtime *rt;
     uint32_t index;
@@ -68,6 +79,7 @@ struct light_carrier {
     struct light_list ready;  /* driver's */
     struct light_wheel wheel; /* driver's */
     int64_t now;              /* driver's: when the present round began */
+    struct light_pace pace;   /* driver's */
     _Atomic uint32_t tasks;   /* light threads that live here */
     _Atomic uint64_t busy_ns; /* spent outside epoll_wait */
 
@@ -121,6 +133,7 @@ struct light_socket {
     _Atomic(struct task_park *) waiter[2]; /* by enum task_dir */
     _Atomic bool event[2];                 /* an edge that nobody has looked at yet */
     _Atomic bool hung_up;
+    const char *hot;  /* where its user's record begins, about: fetched before its thread runs */
     bool maybe_input; /* reader's: the last receive did not empty the socket */
     struct light_socket *next;
 };

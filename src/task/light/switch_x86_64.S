@@ -22,11 +22,15 @@ light_switch:
     subq    $8, %rsp
     stmxcsr (%rsp)
     fnstcw  4(%rsp)
+    movl    (%rsp), %eax
+    movzwl  4(%rsp), %ecx
     movq    %rsp, (%rdi)
     movq    %rsi, %rsp
-    ldmxcsr (%rsp)
-    fldcw   4(%rsp)
-    addq    $8, %rsp
+    cmpl    (%rsp), %eax        /* loading them costs more than all the rest: only when they differ */
+    jne     1f
+    cmpw    4(%rsp), %cx
+    jne     1f
+2:  addq    $8, %rsp
     popq    %r15
     popq    %r14
     popq    %r13
@@ -34,6 +38,9 @@ light_switch:
     popq    %rbx
     popq    %rbp
     ret
+1:  ldmxcsr (%rsp)
+    fldcw   4(%rsp)
+    jmp     2b
     .cfi_endproc
     .size   light_switch, .-light_switch
 

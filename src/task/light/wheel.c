@@ -37,13 +37,23 @@ static void ring_add(struct light_ring *r, struct light_timer *t, int64_t tick)
 
 void light_wheel_add(struct light_wheel *w, struct light_timer *t, int64_t deadline)
 {
-    t->deadline = deadline;
+    t->deadline = t->wanted = deadline;
     if (deadline - w->now < (WHEEL_SLOTS - 1) * w->fine.unit)
         /* Rounded up: no timer ends early. */
         ring_add(&w->fine, t, (deadline + w->fine.unit - 1) / w->fine.unit);
     else
         /* Rounded down: it moves to the fine ring in time. */
         ring_add(&w->coarse, t, deadline / w->coarse.unit);
+}
+
+void light_wheel_set(struct light_wheel *w, struct light_timer *t, int64_t deadline)
+{
+    if (t->link && t->deadline <= deadline) {
+        t->wanted = deadline;
+        return;
+    }
+    light_wheel_remove(t);
+    light_wheel_add(w, t, deadline);
 }
 
 void light_wheel_remove(struct light_timer *t)
@@ -94,7 +104,7 @@ static void refine(struct light_wheel *w, int64_t now)
         while (t) {
             struct light_timer *next = t->next;
 
-            light_wheel_add(w, t, t->deadline);
+            light_wheel_add(w, t, t->wanted);
             t = next;
         }
     }
@@ -120,7 +130,7 @@ struct light_timer *light_wheel_expired(struct light_wheel *w, int64_t now)
         while (t) {
             struct light_timer *next = t->next;
 
-            light_wheel_add(w, t, t->deadline);
+            light_wheel_add(w, t, t->wanted);
             t = next;
         }
     }

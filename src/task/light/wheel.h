@@ -18,7 +18,8 @@
 
 struct light_timer {
     struct light_timer *next, **link; /* link NULL: not set */
-    int64_t deadline;
+    int64_t deadline;                 /* where it stands */
+    int64_t wanted;                   /* when it is due: no earlier than that */
 };
 
 struct light_ring {
@@ -35,8 +36,11 @@ struct light_wheel {
 
 void light_wheel_init(struct light_wheel *w, int64_t now);
 void light_wheel_add(struct light_wheel *w, struct light_timer *t, int64_t deadline);
+/* The same for a timer that may be set already. One that stands earlier stays there, so that a wait
+ * after the other, each with a later deadline, costs nothing. */
+void light_wheel_set(struct light_wheel *w, struct light_timer *t, int64_t deadline);
 void light_wheel_remove(struct light_timer *t);
-/* Removes and returns a timer whose deadline has come; NULL when there is none. */
+/* Removes and returns a timer whose place has come (is it due?); NULL when there is none. */
 struct light_timer *light_wheel_expired(struct light_wheel *w, int64_t now);
 /* When to look again: no later than the first deadline, perhaps earlier; INT64_MAX: no timers. */
 int64_t light_wheel_next(const struct light_wheel *w);
