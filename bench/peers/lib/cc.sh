@@ -31,6 +31,8 @@ peer_build()
 {
     cd "$peer_dir" || return
     peer_stamp="$peer_cc $PEER_CFLAGS $PEER_LIBS $(peer_version)"
+    # PEER_DEPENDS is words too.
+    # shellcheck disable=SC2086
     if [ -x "$1/server" ] && [ "$(cat "$1/stamp" 2>/dev/null)" = "$peer_stamp" ] &&
         [ -z "$(find . ../lib/cc.sh ${PEER_DEPENDS:-} -newer "$1/server" -type f)" ]; then
         return 0

@@ -171,9 +171,9 @@ static size_t payload(struct floor_conn *c, uint8_t *at, size_t n, struct floor_
     for (size_t i = 0; i < 4; i++)
         c->key[i] = key[(i + n) % 4];
     c->left -= n;
-    if (reply->count > 0 && (uint8_t *)reply->iov[reply->count - 1].iov_base +
-                                    reply->iov[reply->count - 1].iov_len ==
-                                at)
+    if (reply->count > 0 &&
+        (uint8_t *)reply->iov[reply->count - 1].iov_base + reply->iov[reply->count - 1].iov_len ==
+            at)
         reply->iov[reply->count - 1].iov_len += n;
     else if (n > 0)
         add_piece(reply, at, n);
