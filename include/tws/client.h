@@ -296,13 +296,15 @@ TWS_API void tws_response_free(tws_response *r);
 typedef struct tws_reconnect_options {
     size_t size; /* set by the initialiser */
     /*
-     * Before attempt n after a failure it waits a random time between 0 and
-     * min(max_delay, min_delay * 2^n): full jitter, so that many clients do not come back at once.
+     * After the n-th attempt in a row that failed, or whose connection did not last for
+     * stable_after, it waits a random time between 0 and min(max_delay, min_delay * 2^(n - 1)): full
+     * jitter, so that many clients do not come back at once. After one that lasted, n begins anew
+     * and the wait is at most min_delay.
      */
-    tws_ms min_delay;      /* default 500 */
-    tws_ms max_delay;      /* default 30,000 */
-    uint32_t max_attempts; /* failures in a row after which it gives up; default 0: never */
-    tws_ms stable_after; /* a connection that lasted so long makes n start again; default 10,000 */
+    tws_ms min_delay;      /* default 500; 1 at least */
+    tws_ms max_delay;      /* default 30,000; 0: it goes on doubling */
+    uint32_t max_attempts; /* give up after so many failed dials in a row; default 0: never */
+    tws_ms stable_after;   /* default 10,000; 0: every connection counts as one that lasted */
     uint64_t reserved[8];
 } tws_reconnect_options;
 
@@ -327,9 +329,9 @@ TWS_API void tws_reconnect_options_init_sized(tws_reconnect_options *opt, size_t
  *        on the handle in `dial`
  * @param arg handed to run
  * @param error filled when not NULL: why the last attempt failed
- * @return TWS_ERR_CANCELLED; TWS_ERR_ARGUMENT, TWS_ERR_ADDRESS, TWS_ERR_CERTIFICATE: what another
- *         attempt would not mend, at once; or, after max_attempts failures in a row, why the last
- *         one failed, as tws_dial(). Never TWS_OK.
+ * @return TWS_ERR_CANCELLED; TWS_ERR_ARGUMENT, TWS_ERR_ADDRESS, TWS_ERR_CERTIFICATE,
+ *         TWS_ERR_UNSUPPORTED: what another attempt would not mend, at once; or, after max_attempts
+ *         failures in a row, why the last one failed, as tws_dial(). Never TWS_OK.
  * Threads: any; run is called on the same one.
  */
 TWS_API tws_err tws_reconnect(const char *url, const tws_dial_options *dial,

@@ -1,0 +1,192 @@
+/* tws_reconnect(): dial, run, close, wait a random while, again. */
+#include "client/reconnect.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "client/dial.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void tws_reconnect_options_init_sized(tws_reconnect_options *opt, size_t size)
+{
+    tws_reconnect_options o;
+
+    memset(&o, 0, sizeof o);
+    o.size = size;
+    o.min_delay = 500;
+    o.max_delay = 30000;
+    o.stable_after = 10000;
+    memset(opt, 0, size);
+    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+}
+
+tws_ms reconnect_delay(const tws_reconnect_options *o, uint32_t n, uint64_t random)
+{
+    tws_ms most = o->min_delay;
+
+    for (; n > 1 && most < o->max_delay; n--)
+        most = most > o->max_delay / 2 ? o->max_delay : most * 2;
+    return (tws_ms)(random % ((uint64_t)most + 1));
+}
+
+/* ---- Options ---- */
+
+struct reconnect {
+    tws_reconnect_options o;
+    const char *url;
+    tws_dial_options dial;
+    tws_connection_fn run;
+    void *arg;
+    struct task_cancel *cancel; /* NULL: nobody can */
+    tws_error *error;
+    uint32_t unstable; /* attempts in a row that failed or whose connection did not last */
+    uint32_t failures; /* dials in a row that failed */
+};
+
+static tws_err fail(struct reconnect *r, tws_err code, const char *why)
+{
+    memset(r->error, 0, sizeof *r->error);
+    r->error->code = code;
+    r->error->cause = TWS_CAUSE_LOCAL;
+    snprintf(r->error->text, sizeof r->error->text, "%s: %s", tws_err_text(code), why);
+    return code;
+}
+
+static tws_err cancelled(struct reconnect *r)
+{
+    return fail(r, TWS_ERR_CANCELLED, "by tws_cancel_now()");
+}
+
+static void take_dial_options(struct reconnect *r, const tws_dial_options *dial)
+{
+    tws_dial_options_init(&r->dial);
+    if (dial) /* with its size, which tws_dial() looks at */
+        memcpy(&r->dial, dial, dial->size < sizeof r->dial ? dial->size : sizeof r->dial);
+    r->cancel = r->dial.cancel ? &r->dial.cancel->task : NULL;
+}
+
+static tws_err take_options(struct reconnect *r, const tws_reconnect_options *opt)
+{
+    tws_reconnect_options *o = &r->o;
+
+    tws_reconnect_options_init(o);
+    if (opt) {
+        if (opt->size < sizeof opt->size + sizeof opt->min_delay)
+            return fail(r, TWS_ERR_ARGUMENT, "options were not initialised");
+        memcpy(o, opt, opt->size < sizeof *o ? opt->size : sizeof *o);
+    }
+    if (!r->url || !r->run)
+        return fail(r, TWS_ERR_ARGUMENT, "url or run is NULL");
+    if (r->dial.fd >= 0)
+        return fail(r, TWS_ERR_ARGUMENT, "a descriptor cannot be dialled again");
+    if (o->max_delay == TWS_NO_LIMIT)
+        o->max_delay = INT64_MAX / BASE_NS_PER_S;
+    if (o->stable_after > INT64_MAX / BASE_NS_PER_S)
+        o->stable_after = INT64_MAX / BASE_NS_PER_S;
+    if (o->min_delay < 1 || o->max_delay < o->min_delay || o->stable_after < 0)
+        return fail(r, TWS_ERR_ARGUMENT,
+                    "min_delay is below 1, above max_delay, or stable_after is negative");
+    if (o->max_delay > INT64_MAX / BASE_NS_PER_S)
+        o->max_delay = INT64_MAX / BASE_NS_PER_S;
+    return TWS_OK;
+}
+
+/* ---- One round ---- */
+
+/* With the cancel's lock held: only begins to close, which never waits. */
+static void go_away(void *conn)
+{
+    tws_close_start(conn, TWS_CLOSE_GOING_AWAY, NULL);
+}
+
+static void count(uint32_t *n)
+{
+    if (*n < UINT32_MAX)
+        ++*n;
+}
+
+static void serve(struct reconnect *r, tws_conn *c)
+{
+    int64_t began = base_clock_ns();
+    struct task_cancel_link link;
+
+    if (task_cancel_join(&link, r->cancel, go_away, c)) {
+        r->run(c, r->arg);
+        task_cancel_leave(&link);
+        conn_finish(c, TWS_CLOSE_NORMAL);
+    } else {
+        conn_finish(c, TWS_CLOSE_GOING_AWAY);
+    }
+    tws_conn_unref(c);
+    r->failures = 0;
+    if (base_clock_ns() - began >= r->o.stable_after * BASE_NS_PER_MS)
+        r->unstable = 0;
+    else
+        count(&r->unstable);
+}
+
+/* Failures that come again whenever it is tried. */
+static bool is_hopeless(tws_err err)
+{
+    return err == TWS_ERR_ARGUMENT || err == TWS_ERR_ADDRESS || err == TWS_ERR_CERTIFICATE ||
+           err == TWS_ERR_UNSUPPORTED || err == TWS_ERR_CANCELLED;
+}
+
+static void wake(void *park)
+{
+    task_unpark(park);
+}
+
+/* False: cancelled. */
+static bool wait_a_while(struct reconnect *r)
+{
+    struct task_cancel_link link;
+    struct task_park park;
+    uint64_t random = 0;
+    tws_ms ms;
+
+    if (!base_random(&random, sizeof random))
+        random = (uint64_t)base_clock_ns();
+    ms = reconnect_delay(&r->o, r->unstable, random);
+    task_park_init(&park);
+    if (!task_cancel_join(&link, r->cancel, wake, &park))
+        return false;
+    task_park(&park, base_clock_ns() + ms * BASE_NS_PER_MS);
+    task_cancel_leave(&link);
+    return !task_cancel_is_set(r->cancel);
+}
+
+static tws_err loop(struct reconnect *r)
+{
+    tws_conn *c;
+    tws_err err;
+
+    do {
+        err = tws_dial(&c, r->url, &r->dial, NULL, r->error);
+        if (is_hopeless(err))
+            return err;
+        if (err == TWS_OK) {
+            serve(r, c);
+            continue;
+        }
+        count(&r->unstable);
+        count(&r->failures);
+        if (r->failures == r->o.max_attempts)
+            return err;
+    } while (!task_cancel_is_set(r->cancel) && wait_a_while(r));
+    return cancelled(r);
+}
+
+tws_err tws_reconnect(const char *url, const tws_dial_options *dial,
+                      const tws_reconnect_options *opt, tws_connection_fn run, void *arg,
+                      tws_error *error)
+{
+    tws_error local;
+    struct reconnect r = {.url = url, .run = run, .arg = arg, .error = error ? error : &local};
+    tws_err err;
+
+    take_dial_options(&r, dial);
+    err = take_options(&r, opt);
+    return err ? err : loop(&r);
+}

@@ -1,0 +1,304 @@
+/*
+ * tws_reconnect(): comes back after an end, gives up when told to, and is woken from every wait.
+ * Each loop runs on a thread of a group, of the kind that the environment asks for.
+ */
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { FOR_EVER_MS = 24 * 3600 * 1000 };
+
+struct loop {
+    struct support_census before;
+    struct support_server s;
+    char url[200];
+    tws_group *group;
+    tws_dial_options dial;
+    tws_reconnect_options opt;
+    tws_connection_fn run;
+    _Atomic int dials, runs, served; /* connect callbacks; connections here; connections there */
+    _Atomic int last_code;           /* of the close frame that the server received last */
+    int refuse;                      /* of so many dials all but the last are refused */
+    int stop_after;                  /* runs; 0: never */
+    _Atomic bool ended;
+    tws_err result;
+    tws_error error;
+};
+
+/* ---- The server: echoes one message and closes ---- */
+
+static void serve_one(tws_conn *c, void *arg)
+{
+    struct loop *l = arg;
+    tws_message m;
+    tws_error e;
+
+    atomic_fetch_add(&l->served, 1);
+    if (tws_read_message(c, &m) == TWS_OK) {
+        tws_write_message(c, m.opcode, m.data, m.len);
+        return;
+    }
+    tws_conn_error(c, &e);
+    atomic_store(&l->last_code, e.close_code);
+}
+
+/* ---- The client ---- */
+
+static void talk(tws_conn *c, void *arg)
+{
+    struct loop *l = arg;
+    tws_message m;
+
+    if (tws_write_text(c, "hello") != TWS_OK || tws_read_message(c, &m) != TWS_OK || m.len != 5)
+        return;
+    if (atomic_fetch_add(&l->runs, 1) + 1 == l->stop_after)
+        tws_cancel_now(l->dial.cancel);
+    tws_read_message(c, &m); /* the end */
+}
+
+static void only_wait(tws_conn *c, void *arg)
+{
+    struct loop *l = arg;
+    tws_message m;
+
+    atomic_fetch_add(&l->runs, 1);
+    tws_read_message(c, &m);
+}
+
+static int connect_sometimes(const char *host, uint16_t port, tws_ms timeout, void *arg)
+{
+    struct loop *l = arg;
+    int n = atomic_fetch_add(&l->dials, 1) + 1;
+
+    (void)host;
+    (void)port;
+    (void)timeout;
+    if (l->refuse == 0 || n % l->refuse != 0)
+        return -ECONNREFUSED;
+    return client_dial(l->s.address);
+}
+
+static void loop_thread(void *arg)
+{
+    struct loop *l = arg;
+
+    l->result = tws_reconnect(l->url, &l->dial, &l->opt, l->run, l, &l->error);
+    atomic_store(&l->ended, true);
+}
+
+/* ---- Around it ---- */
+
+static void loop_init(struct loop *l, tws_connection_fn run)
+{
+    tws_server_options server;
+    tws_group_options group;
+
+    memset(l, 0, sizeof *l);
+    l->before = support_census();
+    l->run = run;
+    support_server_options(&server, serve_one, l);
+    support_server_start(&l->s, &server);
+    snprintf(l->url, sizeof l->url, "ws://%s/", l->s.address);
+    tws_group_options_init(&group);
+    group.threads = server.threads;
+    assert_ok(tws_group_new(&l->group, &group));
+    tws_dial_options_init(&l->dial);
+    tws_reconnect_options_init(&l->opt);
+    l->opt.min_delay = l->opt.max_delay = 1;
+    l->dial.cancel = tws_cancel_new();
+    l->dial.connect_arg = l;
+}
+
+static void loop_start(struct loop *l)
+{
+    assert_ok(tws_group_spawn(l->group, loop_thread, l));
+}
+
+static void loop_end(struct loop *l, tws_err expected)
+{
+    WAIT_FOR(atomic_load(&l->ended));
+    if (l->result != expected || l->error.code != expected || l->error.text[0] == '\0')
+        fail_msg("%s instead of %s: %s", tws_err_name(l->result), tws_err_name(expected),
+                 l->error.text);
+    tws_group_free(l->group);
+    tws_server_free(l->s.server);
+    tws_cancel_free(l->dial.cancel);
+    support_assert_census(l->before);
+}
+
+/* ---- Tests ---- */
+
+static void test_comes_back(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.stop_after = 5;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.runs, 5);
+    assert_int_equal(l.served, 5);
+}
+
+static void test_gives_up(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.dial.connect = connect_sometimes;
+    l.opt.max_attempts = 4;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CONNECT);
+    assert_int_equal(l.dials, 4);
+    assert_int_equal(l.error.sys_errno, ECONNREFUSED);
+    assert_int_equal(l.served, 0);
+}
+
+/* It counts failures in a row: a success begins anew. */
+static void test_success_counts_anew(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.dial.connect = connect_sometimes;
+    l.refuse = 3;
+    l.opt.max_attempts = 3;
+    l.stop_after = 4;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.dials, 12);
+    assert_int_equal(l.runs, 4);
+}
+
+/* Would they count as failures, the last waits would take longer than the universe. */
+static void test_what_lasted_counts_anew(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.opt.max_delay = TWS_NO_LIMIT;
+    l.opt.stable_after = 0;
+    l.stop_after = 60;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.runs, 60);
+}
+
+static void test_cancel_wakes_the_wait(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.dial.connect = connect_sometimes;
+    l.opt.min_delay = l.opt.max_delay = FOR_EVER_MS;
+    loop_start(&l);
+    WAIT_FOR(atomic_load(&l.dials) == 1);
+    support_pause_ms(20); /* whether it waits already makes no difference */
+    tws_cancel_now(l.dial.cancel);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.dials, 1);
+}
+
+static void test_cancel_goes_away(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, only_wait);
+    loop_start(&l);
+    WAIT_FOR(atomic_load(&l.runs) == 1);
+    tws_cancel_now(l.dial.cancel);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.runs, 1);
+    assert_int_equal(l.last_code, TWS_CLOSE_GOING_AWAY);
+}
+
+static void test_cancelled_before(void **state)
+{
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    tws_cancel_now(l.dial.cancel);
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.runs, 0);
+}
+
+/* What no other attempt would mend ends it at once. */
+static void test_hopeless(void **state)
+{
+    static const tws_header forbidden = {"Host", "x"};
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    snprintf(l.url, sizeof l.url, "http://%s/", l.s.address);
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_ADDRESS);
+
+    loop_init(&l, talk);
+    l.dial.headers = &forbidden;
+    l.dial.header_count = 1;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_ARGUMENT);
+}
+
+static void nothing(tws_conn *c, void *arg)
+{
+    (void)c;
+    (void)arg;
+}
+
+static void test_arguments(void **state)
+{
+    tws_reconnect_options o;
+    tws_dial_options d;
+    tws_error e;
+
+    (void)state;
+    tws_reconnect_options_init(&o);
+    o.min_delay = 0;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, &o, nothing, NULL, &e), TWS_ERR_ARGUMENT);
+    assert_int_equal(e.code, TWS_ERR_ARGUMENT);
+    tws_reconnect_options_init(&o);
+    o.max_delay = o.min_delay - 1;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, &o, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    tws_reconnect_options_init(&o);
+    o.stable_after = -1;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, &o, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    memset(&o, 0, sizeof o);
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, &o, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    assert_err(tws_reconnect(NULL, NULL, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, NULL, NULL, NULL, NULL), TWS_ERR_ARGUMENT);
+    /* A descriptor leads to one connection only; it stays the caller's. */
+    tws_dial_options_init(&d);
+    d.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    assert_int_equal(close(d.fd), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_success_counts_anew),
+        cmocka_unit_test(test_what_lasted_counts_anew),
+        cmocka_unit_test(test_cancel_wakes_the_wait),
+        cmocka_unit_test(test_cancel_goes_away),
+        cmocka_unit_test(test_cancelled_before),
+        cmocka_unit_test(test_hopeless),
+        cmocka_unit_test(test_arguments),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
