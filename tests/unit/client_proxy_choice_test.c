@@ -261,81 +261,81 @@ static void test_getenv(void **state)
 
 /* ---- no_proxy ---- */
 
+static const struct {
+    const char *list;
+    const char *url;
+    bool bypassed;
+} bypasses[] = {
+    {"*", "ws://h/", true},
+    {"*", "ws://10.0.0.1/", true},
+    {"*,other", "ws://h/", false},
+    {"* ", "ws://h/", false},
+    {"other,*", "ws://h/", false},
+    {"", "ws://h/", false},
+    {",,, ,", "ws://h/", false},
+    /* Names: itself, and every name below it. */
+    {"example.com", "ws://example.com/", true},
+    {"example.com", "ws://www.example.com/", true},
+    {"example.com", "ws://a.b.example.com/", true},
+    {"example.com", "ws://nonexample.com/", false},
+    {"example.com", "ws://example.com.org/", false},
+    {"example.com", "ws://com/", false},
+    {".example.com", "ws://example.com/", true},
+    {".example.com", "ws://www.example.com/", true},
+    {".example.com", "ws://nonexample.com/", false},
+    {"*.example.com", "ws://www.example.com/", false},
+    {"EXAMPLE.com", "ws://Example.COM/", true},
+    {"example.com.", "ws://example.com/", true},
+    {"example.com", "ws://example.com./", true},
+    {".", "ws://example.com/", false},
+    {"..", "ws://example.com/", false},
+    {"example.com:8080", "ws://example.com:8080/", false},
+    /* Lists. */
+    {"a,b,c", "ws://b/", true},
+    {"a, b ,\tc", "ws://c/", true},
+    {" a", "ws://a/", true},
+    {"a,,b", "ws://b/", true},
+    {",a", "ws://a/", true},
+    {"a b", "ws://a/", true},
+    {"a b", "ws://b/", true},
+    /* Addresses. */
+    {"127.0.0.1", "ws://127.0.0.1:99/", true},
+    {"127.0.0.1", "ws://127.0.0.2/", false},
+    {"127.0.0.1", "ws://1.127.0.0.1.example/", false},
+    {"10.0.0.0/8", "ws://10.255.0.1/", true},
+    {"10.0.0.0/8", "ws://11.0.0.1/", false},
+    {"192.168.1.0/25", "ws://192.168.1.127/", true},
+    {"192.168.1.0/25", "ws://192.168.1.128/", false},
+    {"192.168.1.77/25", "ws://192.168.1.1/", true},
+    {"192.168.1.1/32", "ws://192.168.1.1/", true},
+    {"192.168.1.1/33", "ws://192.168.1.1/", false},
+    {"192.168.1.1/", "ws://192.168.1.1/", false},
+    {"192.168.1.1/x", "ws://192.168.1.1/", false},
+    {"192.168.1.1/-1", "ws://192.168.1.1/", false},
+    {"0.0.0.0/0", "ws://192.168.1.1/", false},
+    {"192.168.1", "ws://192.168.1.1/", false},
+    {".0.0.1", "ws://127.0.0.1/", false},
+    {"::1", "ws://[::1]/", true},
+    {"[::1]", "ws://[::1]:9001/", true},
+    {"0:0::1", "ws://[::1]/", true},
+    {"::2", "ws://[::1]/", false},
+    {"2001:db8::/32", "ws://[2001:db8:ffff::1]/", true},
+    {"2001:db8::/32", "ws://[2001:db9::1]/", false},
+    {"2001:db8::/31", "ws://[2001:db9::1]/", true},
+    {"2001:db8::1/128", "ws://[2001:db8::1]/", true},
+    {"2001:db8::1/129", "ws://[2001:db8::1]/", false},
+    {"127.0.0.1", "ws://[::ffff:127.0.0.1]/", false},
+    {"localhost", "ws://127.0.0.1/", false},
+};
+
 static void test_bypass(void **state)
 {
-    static const struct {
-        const char *list;
-        const char *url;
-        bool bypassed;
-    } table[] = {
-        {"*", "ws://h/", true},
-        {"*", "ws://10.0.0.1/", true},
-        {"*,other", "ws://h/", false},
-        {"* ", "ws://h/", false},
-        {"other,*", "ws://h/", false},
-        {"", "ws://h/", false},
-        {",,, ,", "ws://h/", false},
-        /* Names: itself, and every name below it. */
-        {"example.com", "ws://example.com/", true},
-        {"example.com", "ws://www.example.com/", true},
-        {"example.com", "ws://a.b.example.com/", true},
-        {"example.com", "ws://nonexample.com/", false},
-        {"example.com", "ws://example.com.org/", false},
-        {"example.com", "ws://com/", false},
-        {".example.com", "ws://example.com/", true},
-        {".example.com", "ws://www.example.com/", true},
-        {".example.com", "ws://nonexample.com/", false},
-        {"*.example.com", "ws://www.example.com/", false},
-        {"EXAMPLE.com", "ws://Example.COM/", true},
-        {"example.com.", "ws://example.com/", true},
-        {"example.com", "ws://example.com./", true},
-        {".", "ws://example.com/", false},
-        {"..", "ws://example.com/", false},
-        {"example.com:8080", "ws://example.com:8080/", false},
-        /* Lists. */
-        {"a,b,c", "ws://b/", true},
-        {"a, b ,\tc", "ws://c/", true},
-        {" a", "ws://a/", true},
-        {"a,,b", "ws://b/", true},
-        {",a", "ws://a/", true},
-        {"a b", "ws://a/", true},
-        {"a b", "ws://b/", true},
-        /* Addresses. */
-        {"127.0.0.1", "ws://127.0.0.1:99/", true},
-        {"127.0.0.1", "ws://127.0.0.2/", false},
-        {"127.0.0.1", "ws://1.127.0.0.1.example/", false},
-        {"10.0.0.0/8", "ws://10.255.0.1/", true},
-        {"10.0.0.0/8", "ws://11.0.0.1/", false},
-        {"192.168.1.0/25", "ws://192.168.1.127/", true},
-        {"192.168.1.0/25", "ws://192.168.1.128/", false},
-        {"192.168.1.77/25", "ws://192.168.1.1/", true},
-        {"192.168.1.1/32", "ws://192.168.1.1/", true},
-        {"192.168.1.1/33", "ws://192.168.1.1/", false},
-        {"192.168.1.1/", "ws://192.168.1.1/", false},
-        {"192.168.1.1/x", "ws://192.168.1.1/", false},
-        {"192.168.1.1/-1", "ws://192.168.1.1/", false},
-        {"0.0.0.0/0", "ws://192.168.1.1/", false},
-        {"192.168.1", "ws://192.168.1.1/", false},
-        {".0.0.1", "ws://127.0.0.1/", false},
-        {"::1", "ws://[::1]/", true},
-        {"[::1]", "ws://[::1]:9001/", true},
-        {"0:0::1", "ws://[::1]/", true},
-        {"::2", "ws://[::1]/", false},
-        {"2001:db8::/32", "ws://[2001:db8:ffff::1]/", true},
-        {"2001:db8::/32", "ws://[2001:db9::1]/", false},
-        {"2001:db8::/31", "ws://[2001:db9::1]/", true},
-        {"2001:db8::1/128", "ws://[2001:db8::1]/", true},
-        {"2001:db8::1/129", "ws://[2001:db8::1]/", false},
-        {"127.0.0.1", "ws://[::ffff:127.0.0.1]/", false},
-        {"localhost", "ws://127.0.0.1/", false},
-    };
-
     (void)state;
-    for (size_t i = 0; i < COUNT(table); i++) {
-        struct wire_url url = url_of(table[i].url);
+    for (size_t i = 0; i < COUNT(bypasses); i++) {
+        struct wire_url url = url_of(bypasses[i].url);
 
-        if (proxy_bypassed(table[i].list, &url.host) != table[i].bypassed)
-            fail_msg("'%s' and %s", table[i].list, table[i].url);
+        if (proxy_bypassed(bypasses[i].list, &url.host) != bypasses[i].bypassed)
+            fail_msg("'%s' and %s", bypasses[i].list, bypasses[i].url);
     }
 }
 
