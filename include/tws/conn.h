@@ -530,6 +530,10 @@ typedef struct tws_stats {
     uint64_t compressed_messages_in, compressed_messages_out;
     /* Payload of those messages on the wire, and what it stands for. */
     uint64_t compressed_in, compressed_out, original_in, original_out;
+    uint64_t queue_bytes, queue_messages; /* waiting now, see tws_queue_get_stats() */
+    uint64_t queue_accepted;              /* messages that tws_write_async() took */
+    uint64_t queue_dropped_oldest, queue_dropped_newest, queue_wait_timeouts, queue_overflows;
+    uint64_t writers_started; /* threads that sent what was queued */
 } tws_stats;
 
 /**

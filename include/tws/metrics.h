@@ -19,7 +19,7 @@ typedef struct tws_server_stats {
     uint64_t refused_descriptors; /* no descriptor to accept with */
     uint64_t refused_threads;     /* no thread or no memory for it */
     uint64_t pages;               /* plain HTTP requests answered */
-    uint64_t threads;             /* connection threads, of either kind, that exist now */
+    uint64_t threads;             /* connection threads, of either kind, without writers */
     uint64_t carriers;            /* pthreads that run light threads, without spare ones */
     uint64_t handovers;           /* carriers taken from a handler that did not come back */
     uint64_t helpers;             /* pthreads that run tws_blocking() */
@@ -30,10 +30,15 @@ typedef struct tws_server_stats {
     uint64_t timeouts, joined;
     uint64_t compressed_messages_in, compressed_messages_out;
     uint64_t compressed_in, compressed_out, original_in, original_out; /* see tws_stats */
-    uint64_t compressors;    /* compressors and decompressors that exist now */
-    uint64_t tls_handshakes; /* TLS handshakes that were completed */
-    uint64_t tls_resumed;    /* of these: sessions that were resumed */
-    uint64_t tls_failed;     /* TLS handshakes that failed, or took too long */
+    uint64_t compressors;                 /* compressors and decompressors that exist now */
+    uint64_t tls_handshakes;              /* TLS handshakes that were completed */
+    uint64_t tls_resumed;                 /* of these: sessions that were resumed */
+    uint64_t tls_failed;                  /* TLS handshakes that failed, or took too long */
+    uint64_t writers;                     /* threads that send what is queued, that exist now */
+    uint64_t writers_started;             /* over time */
+    uint64_t queue_bytes, queue_messages; /* queued now, of all connections */
+    uint64_t queue_accepted;              /* messages that queued writes took */
+    uint64_t queue_dropped_oldest, queue_dropped_newest, queue_wait_timeouts, queue_overflows;
 } tws_server_stats;
 
 /**

@@ -1,5 +1,5 @@
 /* The closing handshake (RFC 6455 section 7): begun by either side, finished in one place. */
-#include "conn/conn.h"
+#include "conn/queue.h"
 
 #include "base/clock.h"
 #include "wire/close.h"
@@ -25,7 +25,7 @@ static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, s
         memcpy(c->error.reason, reason, len);
     c->close_wanted = true;
     atomic_store(&c->state, CONN_CLOSING);
-    if (c->write_blocked) {
+    if (c->write_blocked || conn_queue_stuck_locked(c)) {
         /* Inside a frame that the peer does not take, no close frame can be sent any more. */
         struct conn_cause cause = {TWS_ERR_CLOSED, TWS_PHASE_CLOSE, TWS_CAUSE_LOCAL, 0,
                                    "a write was stuck, so no close frame could be sent"};
@@ -34,13 +34,15 @@ static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, s
         conn_end_locked(c, &cause);
         return;
     }
+    if (c->writer) /* what is queued waits for the end of a message that will not come */
+        conn_queue_drop_locked(c);
     task_queue_wake_all(&c->turns);
     task_queue_wake_all(&c->events);
 }
 
 /* Wakes a reader that waits for input. Its call returns, seeing the new state. mu is held: whoever
  * finishes the handshake takes the reader's role after this, and is not interrupted. */
-static void wake_reader_locked(tws_conn *c)
+void conn_wake_reader_locked(tws_conn *c)
 {
     if (atomic_load(&c->reading) && atomic_load(&c->reader) != task_self())
         net_stream_interrupt(&c->stream);
@@ -65,7 +67,7 @@ static void close_begin(tws_conn *c, uint16_t code, const char *reason, size_t l
     pthread_mutex_lock(&c->mu);
     if (conn_state(c) == CONN_OPEN) {
         close_begin_locked(c, code, reason, len);
-        wake_reader_locked(c);
+        conn_wake_reader_locked(c);
     }
     pthread_mutex_unlock(&c->mu);
     conn_kick(c);
@@ -111,6 +113,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
 
             conn_end_locked(c, &cause);
         }
+        conn_queue_drop_locked(c);
         task_queue_wake_all(&c->turns);
         task_queue_wake_all(&c->events);
     }

@@ -1,55 +1,13 @@
 /* A connection's life, its options, and what is known about it. */
-#include "conn/conn.h"
+#include "conn/queue.h"
 
 #include "base/clock.h"
 #include "conn/codec.h"
 #include "net/address.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #define MIB (UINT64_C(1) << 20)
-
-/* A connection of a kernel thread and its receive area fill a page. */
-#define KERNEL_BLOCK 4096
-#define AREA_MIN 1024
-/* One of a light thread has room for a small request behind it. */
-#define LIGHT_BLOCK ((sizeof(tws_conn) + 512 + 63) & ~(size_t)63)
-
-/* ---- What the connections of one server share ---- */
-
-struct conn_env *conn_env_new(const tws_allocator *allocator, bool light)
-{
-    struct conn_env *env = base_calloc(allocator, sizeof *env);
-
-    if (!env)
-        return NULL;
-    base_ref_init(&env->refs);
-    env->allocator = allocator;
-    env->area_min = light ? 0 : AREA_MIN;
-    base_pool_init(&env->blocks, allocator, light ? LIGHT_BLOCK : KERNEL_BLOCK, 64);
-    base_pool_init(&env->buffers, allocator, CONN_BUFFER, 32);
-    return env;
-}
-
-struct conn_env *conn_env_ref(struct conn_env *env)
-{
-    base_ref_get(&env->refs);
-    return env;
-}
-
-void conn_env_unref(struct conn_env *env)
-{
-    if (!base_ref_put(&env->refs))
-        return;
-    codec_env_free(env);
-    base_pool_destroy(&env->blocks);
-    base_pool_destroy(&env->buffers);
-    hold_board_free(env->hold);
-    if (atomic_load(&env->fork_word))
-        munmap((void *)atomic_load(&env->fork_word), CONN_FORK_PAGE);
-    base_free(env->allocator, env);
-}
 
 /* ---- Life ---- */
 
@@ -97,7 +55,7 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     tws_conn *c = block;
 
     memset(c, 0, sizeof *c);
-    base_ref_init(&c->refs);
+    atomic_init(&c->refs, 1);
     c->server = setup->server;
     c->env = conn_env_ref(setup->env);
     c->stream = setup->stream;
@@ -113,6 +71,7 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     c->last_data = c->control_since = c->opened;
     atomic_init(&c->last_rx, c->opened);
     atomic_init(&c->rtt_us, -1);
+    conn_queue_options(c, &setup->options->queue);
     pthread_mutex_init(&c->mu, NULL);
     if (c->env->hold && c->join)
         c->hold = hold_slot_get(c->env->hold, c); /* without one replies are just not held */
@@ -152,26 +111,17 @@ bool conn_feed(tws_conn *c, const void *data, size_t len)
     return true;
 }
 
-tws_conn *tws_conn_ref(tws_conn *c)
+static void conn_free(tws_conn *c)
 {
-    base_ref_get(&c->refs);
-    return c;
-}
+    struct conn_env *env = c->env;
 
-void tws_conn_unref(tws_conn *c)
-{
-    struct conn_env *env;
-
-    if (!c || !base_ref_put(&c->refs))
-        return;
-    env = c->env;
-    tws_abort(c);
     if (c->hold)
         hold_slot_put(env->hold, c->hold);
     c->in.rd = c->in.wr;
     conn_input_release(c);
     if (c->in.kept)
         base_pool_put(&env->buffers, c->in.kept);
+    conn_queue_free(c);
     conn_assembly_free(c);
     conn_deflate_free(c);
     base_free(env->allocator, c->subprotocol);
@@ -181,6 +131,56 @@ void tws_conn_unref(tws_conn *c)
     pthread_mutex_destroy(&c->mu);
     base_pool_put(&env->blocks, c);
     conn_env_unref(env);
+}
+
+void conn_keep(tws_conn *c)
+{
+    atomic_fetch_add_explicit(&c->refs, CONN_KEEP, memory_order_relaxed);
+}
+
+void conn_drop(tws_conn *c)
+{
+    if (atomic_fetch_sub_explicit(&c->refs, CONN_KEEP, memory_order_acq_rel) == CONN_KEEP)
+        conn_free(c);
+}
+
+tws_conn *tws_conn_ref(tws_conn *c)
+{
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+bool conn_try_ref(tws_conn *c)
+{
+    uint64_t refs = atomic_load_explicit(&c->refs, memory_order_relaxed);
+
+    while ((uint32_t)refs > 0)
+        if (atomic_compare_exchange_weak_explicit(&c->refs, &refs, refs + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* The callers' last reference becomes one of the library's own, until the connection is cut. */
+void tws_conn_unref(tws_conn *c)
+{
+    uint64_t refs, rest;
+    bool last;
+
+    if (!c)
+        return;
+    refs = atomic_load_explicit(&c->refs, memory_order_relaxed);
+    do {
+        last = (uint32_t)refs == 1;
+        rest = last ? refs - 1 + CONN_KEEP : refs - 1;
+    } while (!atomic_compare_exchange_weak_explicit(&c->refs, &refs, rest, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+    if (!last)
+        return;
+    tws_abort(c);
+    if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
+        conn_tell_here(c->env);
+    conn_drop(c);
 }
 
 /* ---- Settings ---- */
@@ -271,6 +271,21 @@ static uint64_t load(_Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void put_queue_stats(tws_conn *c, tws_stats *s)
+{
+    tws_queue_stats q;
+
+    tws_queue_get_stats(c, &q);
+    s->queue_bytes = q.bytes;
+    s->queue_messages = q.messages;
+    s->queue_accepted = q.accepted;
+    s->queue_dropped_oldest = q.dropped_oldest;
+    s->queue_dropped_newest = q.dropped_newest;
+    s->queue_wait_timeouts = q.wait_timeouts;
+    s->queue_overflows = q.overflows;
+    s->writers_started = q.writers_started;
+}
+
 void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size)
 {
     int64_t now = base_clock_coarse_ns();
@@ -304,6 +319,7 @@ void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size)
         s.original_out = d.original_out;
     }
 
+    put_queue_stats(c, &s);
     memset(out, 0, size);
     memcpy(out, &s, size < sizeof s ? size : sizeof s);
 }

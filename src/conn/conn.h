@@ -33,6 +33,21 @@ struct conn_env {
     struct hold_board *hold;  /* watched over by the server; NULL: no reply is ever held back */
     _Atomic(_Atomic uint64_t *) fork_word; /* see keys.c; NULL: not yet */
     struct codec_env *codec;               /* NULL: no connection compresses */
+
+    /* Threads beside those that read: writers of queues, and the one that runs callbacks. */
+    task_mutex mu;
+    struct task_runtime *runtime;      /* mu: of the server, or our own; NULL: none */
+    bool runtime_own;                  /* mu */
+    bool served;                       /* mu: the server's runtime or none */
+    bool quiet;                        /* mu: no thread may linger */
+    bool teller_runs;                  /* mu */
+    uintptr_t teller;                  /* mu: task_self() of it; 0 */
+    struct task_queue teller_idle;     /* mu */
+    tws_conn *tell_head, *tell_tail;   /* mu: connections with something to tell */
+    _Atomic bool untold;               /* something is to be told, and there is no thread for it */
+    _Atomic uint32_t writers, tellers; /* threads that exist */
+    tws_queue_options queue;           /* mu until the first connection has set it */
+    bool queue_set;                    /* mu */
 };
 #define CONN_FORK_PAGE 4096
 
@@ -42,6 +57,13 @@ struct conn_env {
 struct conn_env *conn_env_new(const tws_allocator *allocator, bool light);
 struct conn_env *conn_env_ref(struct conn_env *env);
 void conn_env_unref(struct conn_env *env);
+/* From now on rt makes the threads for env's connections; NULL: none are made any more. */
+void conn_env_serve(struct conn_env *env, struct task_runtime *rt);
+/* Threads that wait for something to do leave. */
+void conn_env_quiet(struct conn_env *env);
+/* A thread of the same kind as the connections'. 0 or -errno. */
+int conn_env_spawn(struct conn_env *env, void (*fn)(void *), void *arg);
+int conn_env_spawn_locked(struct conn_env *env, void (*fn)(void *), void *arg);
 
 /* Masking keys drawn in advance; the writer's. */
 struct conn_keys {
@@ -137,10 +159,10 @@ struct conn_counters { /* each written by one role only, read by anybody */
 enum { CONN_TIMEOUTS = TWS_TIMEOUT_PING + 1, CONN_LIMITS = TWS_LIMIT_CONTROL_RATE + 1 };
 
 struct tws_conn {
-    struct base_ref refs;
-    bool server;     /* our side */
-    bool check_utf8; /* constant */
-    bool join;       /* constant */
+    _Atomic uint64_t refs; /* the callers', and CONN_KEEP for each of the library's own */
+    bool server;           /* our side */
+    bool check_utf8;       /* constant */
+    bool join;             /* constant */
     struct conn_env *env;
     struct net_stream stream;
     union net_peer peer; /* constant */
@@ -158,6 +180,8 @@ struct tws_conn {
     _Atomic int64_t last_rx; /* coarse */
     int64_t last_data;       /* coarse: last byte of a data message */
     bool pinged;             /* a keepalive ping is out */
+    bool ping_owed;          /* or could not leave behind what is queued */
+    int64_t ping_mark;       /* what the peer had taken then, see conn_queue_progress() */
     bool drop;               /* the reader is finishing the closing handshake: data is dropped */
     uint32_t control_count;
     int64_t control_since;
@@ -195,6 +219,11 @@ struct tws_conn {
     _Atomic uint32_t out_len; /* a hint for others */
     struct hold_slot *hold;
     struct conn_keys *keys; /* behind the connection in its block; NULL: none (servers) */
+
+    _Atomic(struct conn_queue *) queue; /* set once, under mu; NULL: nothing was ever queued */
+    struct conn_end_hook *end_hooks;    /* mu */
+    tws_conn *tell_next;                /* env->mu */
+    bool telling;                       /* env->mu: in env's list */
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
@@ -234,6 +263,23 @@ static inline uint64_t conn_limit(tws_conn *c, tws_limit which)
     return atomic_load_explicit(&c->limits[which], memory_order_relaxed);
 }
 
+/* References of the library's own threads and lists. They keep the memory, not the connection: when
+ * the callers have given theirs back it is cut. */
+#define CONN_KEEP (UINT64_C(1) << 32)
+void conn_keep(tws_conn *c);
+void conn_drop(tws_conn *c);
+/* Takes a reference as tws_conn_ref() does, if the callers still have one. */
+bool conn_try_ref(tws_conn *c);
+
+/* ---- tell.c: callbacks ---- */
+
+/* There is something to tell about c. mu is held. */
+void conn_tell_locked(tws_conn *c);
+/* Tells what waits for want of a thread. Callable wherever application code may run. */
+void conn_tell_here(struct conn_env *env);
+/* The calling thread is running callbacks of env. */
+bool conn_tells_here(struct conn_env *env);
+
 /* ---- end.c: the error record and the end ---- */
 
 struct conn_cause {
@@ -249,6 +295,8 @@ tws_err conn_end(tws_conn *c, const struct conn_cause *cause);
 tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause);
 /* Sends a close frame with that code if it can be sent without waiting long, then ends. */
 tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
+/* The same but for the sending; conn_kick() does that. */
+tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
 /* A negative errno from the stream while reading or writing. */
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error);
 /* Close frames have gone both ways, also when the socket is still open. */
@@ -292,6 +340,13 @@ static inline void conn_set_more(tws_conn *c, bool more)
 static inline uint32_t conn_input_len(const tws_conn *c)
 {
     return c->in.wr - c->in.rd;
+}
+
+/* The bytes are the text that was read last, by this thread: they have been checked. */
+static inline bool conn_own_view(tws_conn *c, const void *data, size_t len)
+{
+    return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
+           data == conn_view(c) && len == c->msg.view_len && c->msg.opcode == WIRE_TEXT;
 }
 
 /* ---- frame.c: frames off the input, control frames handled ---- */
@@ -357,6 +412,11 @@ tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
 bool conn_turn_try_locked(tws_conn *c);
 /* Sends wanted control frames as far as the socket takes them, then lets the next thread go on. */
 void conn_turn_give(tws_conn *c);
+void conn_turn_give_locked(tws_conn *c);
+/* The same without sending anything. */
+void conn_turn_release_locked(tws_conn *c);
+/* Puts wanted control frames into `out`. The role is held. */
+void conn_queue_wanted_locked(tws_conn *c);
 /* Sends what is wanted or held, if that needs no waiting; for the watcher and for closing. */
 void conn_kick(tws_conn *c);
 
@@ -368,11 +428,18 @@ bool conn_mask_key(tws_conn *c, uint8_t key[4]);
 
 /* ---- send.c: with the writer's role ---- */
 
+/* Whether the peer has taken more since the mark was set; sets it anew. Any thread. */
+bool conn_queue_progress(tws_conn *c, int64_t *mark);
+/* A frame that is made already, header and all, in a server. */
+tws_err conn_send_made(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                       struct conn_wait *w);
 /* One frame, masked in a client. f->len is the sum of the pieces. */
 tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
                         enum conn_turn turn, struct conn_wait *w);
 /* Takes the role and sends what is held. */
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
+/* Messages are queued: nothing of later calls may leave before them. */
+bool conn_queue_waiting_locked(const tws_conn *c);
 /* Has a pong sent, now or by the thread that is sending. Reader's. */
 tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len);
 
@@ -393,6 +460,8 @@ tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn tu
 
 /* ---- close.c ---- */
 
+/* Wakes a reader that waits for input; its call returns, seeing the new state. */
+void conn_wake_reader_locked(tws_conn *c);
 /* The peer's close frame has been read; mu is not held. Returns what reads now return. */
 tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len);
 /*

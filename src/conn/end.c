@@ -1,5 +1,5 @@
 /* How a connection ends: the error record, and the steps that make it final. */
-#include "conn/conn.h"
+#include "conn/queue.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -62,6 +62,9 @@ tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause)
     net_stream_shutdown(&c->stream, SHUT_RDWR);
     if (!c->writing)
         conn_out_free(c);
+    conn_queue_end_locked(c);
+    if (c->end_hooks)
+        conn_tell_locked(c);
     task_queue_wake_all(&c->turns);
     task_queue_wake_all(&c->events);
     return conn_sticky_locked(c);
@@ -77,16 +80,10 @@ tws_err conn_end(tws_conn *c, const struct conn_cause *cause)
     return err;
 }
 
-tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
+tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
 {
-    tws_err err;
-
-    pthread_mutex_lock(&c->mu);
-    if (conn_state(c) != CONN_OPEN || c->write_blocked) {
-        err = conn_end_locked(c, cause);
-        pthread_mutex_unlock(&c->mu);
-        return err;
-    }
+    if (conn_state(c) != CONN_OPEN || c->write_blocked)
+        return conn_end_locked(c, cause);
     record(c, cause);
     c->error.close_code = c->error.sent_code = close_code;
     c->error.reason_len = 0;
@@ -98,11 +95,21 @@ tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_co
     }
     c->close_wanted = true;
     atomic_store(&c->state, CONN_CLOSING);
+    conn_queue_drop_locked(c);
     task_queue_wake_all(&c->turns);
     task_queue_wake_all(&c->events);
+    return cause->code;
+}
+
+tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
+{
+    tws_err err;
+
+    pthread_mutex_lock(&c->mu);
+    err = conn_fail_locked(c, cause, close_code);
     pthread_mutex_unlock(&c->mu);
     conn_kick(c);
-    return cause->code;
+    return err;
 }
 
 /* What TLS has to say that a plain stream has not. */

@@ -1,5 +1,5 @@
 /* Receiving: which buffer, how long to wait, and what silence means. */
-#include "conn/conn.h"
+#include "conn/queue.h"
 
 #include "base/clock.h"
 #include "conn/codec.h"
@@ -156,13 +156,24 @@ static void keepalive_ping(tws_conn *c)
 {
     struct wire_frame f = {.opcode = WIRE_PING, .fin = true, .len = sizeof c->ping_sent};
     struct iovec iov = {.iov_base = &c->ping_sent, .iov_len = sizeof c->ping_sent};
-    bool mine;
+    bool mine, queued;
 
     pthread_mutex_lock(&c->mu);
     mine = conn_state(c) == CONN_OPEN && conn_turn_try_locked(c);
+    queued = conn_queue_waiting_locked(c);
     pthread_mutex_unlock(&c->mu);
-    if (!mine)
-        return; /* somebody is sending: a stuck write has its own timeout; ask again later */
+    if (queued && !c->ping_owed)
+        conn_queue_progress(c, &c->ping_mark);
+    if (!mine) {
+        /* Somebody is sending. A stuck write has its own timeout: ask again later. A queue may be
+         * stuck for as long as its policy likes, and the peer silent in there is as good as pinged. */
+        if (queued && !c->ping_owed) {
+            c->pinged = c->ping_owed = true;
+            c->ping_sent = base_clock_ns();
+        }
+        return;
+    }
+    c->ping_owed = false;
     c->ping_sent = base_clock_ns();
     if (conn_out_append(c, &f, &iov, 1)) {
         c->pinged = true;
@@ -179,6 +190,20 @@ tws_err conn_check_idle(tws_conn *c, int64_t now)
     if (conn_state(c) != CONN_OPEN || !passed(now, c->last_data, conn_timeout(c, TWS_TIMEOUT_IDLE)))
         return TWS_OK;
     return conn_fail(c, &cause, TWS_CLOSE_GOING_AWAY);
+}
+
+/* A peer that takes what is queued for it is there, although it says nothing. */
+static bool takes_queued(tws_conn *c)
+{
+    bool queued;
+
+    pthread_mutex_lock(&c->mu);
+    queued = conn_queue_waiting_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    if (!queued || !conn_queue_progress(c, &c->ping_mark))
+        return false;
+    c->ping_sent = base_clock_ns();
+    return true;
 }
 
 /* Nothing came for a while: give memory back, ping, or give the peer up. */
@@ -203,7 +228,10 @@ static tws_err silence(tws_conn *c)
     if (c->pinged) {
         tws_ms timeout = conn_timeout(c, TWS_TIMEOUT_PING);
 
-        if (timeout > 0 && (base_clock_ns() - c->ping_sent) / BASE_NS_PER_MS >= timeout) {
+        if (c->ping_owed)
+            keepalive_ping(c);
+        if (timeout > 0 && (base_clock_ns() - c->ping_sent) / BASE_NS_PER_MS >= timeout &&
+            !takes_queued(c)) {
             struct conn_cause cause = {TWS_ERR_PEER_SILENT, TWS_PHASE_READ, TWS_CAUSE_TIMEOUT, 0,
                                        NULL};
 
@@ -229,8 +257,10 @@ static tws_err ended_by_peer(tws_conn *c)
 /* Held replies leave before the reader waits; they never wait for the reader. */
 static void before_wait(tws_conn *c)
 {
-    if (conn_out_len(c) > 0)
+    if (conn_out_len(c) > 0 || conn_queue_stranded(c))
         conn_kick(c);
+    if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
+        conn_tell_here(c->env);
 }
 
 /* What a result of await or recv below zero means. TWS_OK: go on waiting. */
@@ -253,7 +283,7 @@ static void heard(tws_conn *c, size_t n, int64_t since)
     int64_t now = base_clock_coarse_ns();
 
     atomic_store_explicit(&c->last_rx, now, memory_order_relaxed);
-    c->pinged = false;
+    c->pinged = c->ping_owed = false;
     CONN_COUNT(c->count.wire_in, n);
     if (since) {
         c->msg.waited += now - since;

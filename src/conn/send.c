@@ -199,6 +199,14 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
     return err;
 }
 
+tws_err conn_send_made(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                       struct conn_wait *w)
+{
+    bool begun = false;
+
+    return send_pieces(c, iov, count, turn, w, &begun);
+}
+
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
 {
     bool begun = false;

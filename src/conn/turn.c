@@ -1,10 +1,13 @@
 /* The writer's role: one thread sends at a time, whole frames, in the order of asking. */
-#include "conn/conn.h"
+#include "conn/queue.h"
 
 #include "wire/close.h"
 
 #include <errno.h>
 #include <sys/socket.h>
+
+/* Batches of queued messages that a thread sends when it gives the role back. */
+#define GIVE_ROUNDS 2
 
 int64_t conn_wait_deadline(struct conn_wait *w)
 {
@@ -21,21 +24,83 @@ static bool turn_taken(const tws_conn *c, enum conn_turn turn)
     return turn == CONN_TURN_DATA && c->writer != NULL;
 }
 
-static tws_err turn_wait(tws_conn *c, struct conn_wait *w)
+/* The queue's writer looks for those it has to let pass. */
+static int ask(tws_conn *c, struct queue_turn *t, int64_t deadline)
+{
+    struct conn_queue *q = conn_queue(c);
+    struct queue_turn **at;
+    int r;
+
+    if (q) {
+        t->next = q->asking;
+        q->asking = t;
+    }
+    r = task_queue_wait(&c->turns, &c->mu, deadline);
+    if (!q)
+        return r;
+    for (at = &q->asking; *at != t; at = &(*at)->next) {
+    }
+    *at = t->next;
+    return r;
+}
+
+static tws_err turn_wait(tws_conn *c, struct conn_wait *w, struct queue_turn *t)
 {
     /* Without waiting for the peer means: only as long as the other thread makes progress. */
     int64_t deadline = w->ms == TWS_NOWAIT ? TASK_FOREVER : conn_wait_deadline(w);
+    const struct conn_queue *q = conn_queue(c);
 
-    if (w->ms == TWS_NOWAIT && (c->write_blocked || (c->writer && !c->writing)))
+    if (w->ms == TWS_NOWAIT &&
+        (c->write_blocked || (q && q->blocked) || (c->writer && !c->writing)))
         return TWS_ERR_TIMEOUT;
-    return task_queue_wait(&c->turns, &c->mu, deadline) == -ETIMEDOUT ? TWS_ERR_TIMEOUT : TWS_OK;
+    return ask(c, t, deadline) == -ETIMEDOUT ? TWS_ERR_TIMEOUT : TWS_OK;
+}
+
+/* The role is free. Whether queued messages go first, sent by a writer thread; where there is none,
+ * this thread sends them and takes the role. */
+static tws_err turn_after_queue(tws_conn *c, const struct queue_turn *t, struct conn_wait *w,
+                                bool *wait)
+{
+    tws_err err;
+
+    *wait = false;
+    if (!conn_queue_before_locked(c, t->turn, t->seq)) {
+        c->writing = true;
+        return TWS_OK;
+    }
+    conn_queue_start_locked(c);
+    if (conn_queue(c)->writer) {
+        *wait = true;
+        return TWS_OK;
+    }
+    c->writing = true;
+    err = conn_queue_clear_locked(c, t->turn, t->seq, w);
+    if (err)
+        conn_turn_give_locked(c);
+    return err;
+}
+
+/* The queue's writer stands back for one thread: that one has the role now, or has given up. */
+static void turn_passed(tws_conn *c, bool taken)
+{
+    struct conn_queue *q = conn_queue(c);
+
+    if (!q)
+        return;
+    q->yield = false;
+    if (!taken)
+        conn_queue_start_locked(c);
 }
 
 tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
 {
+    struct queue_turn t = {.turn = turn};
+    bool wait;
     tws_err err = TWS_OK;
 
     pthread_mutex_lock(&c->mu);
+    if (conn_queue(c))
+        t.seq = conn_queue(c)->seq;
     for (;;) {
         if (turn == CONN_TURN_CLOSE ? conn_state(c) == CONN_ENDED : conn_state(c) != CONN_OPEN) {
             err = conn_sticky_locked(c);
@@ -45,14 +110,15 @@ tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
             err = TWS_ERR_STATE;
             break;
         }
-        if (!turn_taken(c, turn)) {
-            c->writing = true;
-            break;
-        }
-        err = turn_wait(c, w);
-        if (err)
+        wait = turn_taken(c, turn);
+        if (!wait)
+            err = turn_after_queue(c, &t, w, &wait);
+        if (wait)
+            err = turn_wait(c, w, &t);
+        if (err || !wait)
             break;
     }
+    turn_passed(c, !err);
     pthread_mutex_unlock(&c->mu);
     return err;
 }
@@ -77,8 +143,15 @@ static bool queue_close_frame(tws_conn *c)
     return conn_out_append(c, &f, &iov, 1);
 }
 
-/* Puts wanted control frames into `out`. mu is held, and the role. */
-static void queue_wanted(tws_conn *c)
+/* Nothing may follow our close frame: it stays behind what is queued. */
+static bool close_due(const tws_conn *c)
+{
+    const struct conn_queue *q = conn_queue(c);
+
+    return c->close_wanted && !c->close_queued && !(q && q->head);
+}
+
+void conn_queue_wanted_locked(tws_conn *c)
 {
     if (c->pong_wanted && !c->close_queued) {
         struct wire_frame f = {.opcode = WIRE_PONG, .fin = true, .len = c->pong_len};
@@ -89,7 +162,7 @@ static void queue_wanted(tws_conn *c)
             CONN_ADD(c->count.pongs_out, 1);
         }
     }
-    if (c->close_wanted && !c->close_queued && queue_close_frame(c)) {
+    if (close_due(c) && queue_close_frame(c)) {
         c->close_wanted = false;
         c->close_queued = true;
         c->error.clean = c->peer_closed;
@@ -116,43 +189,74 @@ static void push_out(tws_conn *c)
 
 static bool anything_wanted(const tws_conn *c)
 {
-    return (c->pong_wanted || c->close_wanted) && conn_state(c) != CONN_ENDED;
+    return (c->pong_wanted || close_due(c)) && conn_state(c) != CONN_ENDED;
+}
+
+static void push_wanted_locked(tws_conn *c)
+{
+    while (anything_wanted(c)) {
+        conn_queue_wanted_locked(c);
+        if (conn_out_len(c) == 0)
+            return; /* no memory: the next one tries again */
+        pthread_mutex_unlock(&c->mu);
+        push_out(c);
+        pthread_mutex_lock(&c->mu);
+        if (conn_out_len(c) > 0)
+            return; /* the socket is full: what is left goes before the next write */
+    }
+}
+
+void conn_turn_release_locked(tws_conn *c)
+{
+    struct conn_queue *q = conn_queue(c);
+
+    if (conn_state(c) == CONN_ENDED)
+        conn_out_free(c);
+    c->writing = false;
+    c->write_blocked = false;
+    /* Behind an open writer or a queue the first who waits may be one that cannot go on. */
+    if (c->writer || (q && q->asking))
+        task_queue_wake_all(&c->turns);
+    else
+        task_queue_wake_one(&c->turns);
+    if (q)
+        task_queue_wake_all(&q->work);
+}
+
+void conn_turn_give_locked(tws_conn *c)
+{
+    struct conn_queue *q = conn_queue(c);
+    bool asked = conn_queue_asked_locked(c);
+
+    if (!q || !q->head)
+        push_wanted_locked(c);
+    else /* in passing: a peer that keeps up needs no writer thread */
+        conn_queue_push_locked(c, GIVE_ROUNDS, asked);
+    conn_turn_release_locked(c);
+    if (!asked) /* else the next one does the same */
+        conn_queue_start_locked(c);
 }
 
 void conn_turn_give(tws_conn *c)
 {
     pthread_mutex_lock(&c->mu);
-    while (anything_wanted(c)) {
-        queue_wanted(c);
-        if (conn_out_len(c) == 0)
-            break; /* no memory: the next one tries again */
-        pthread_mutex_unlock(&c->mu);
-        push_out(c);
-        pthread_mutex_lock(&c->mu);
-        if (conn_out_len(c) > 0)
-            break; /* the socket is full: what is left goes before the next write */
-    }
-    if (conn_state(c) == CONN_ENDED)
-        conn_out_free(c);
-    c->writing = false;
-    c->write_blocked = false;
-    /* Behind an open writer the first in the queue may be one that cannot go on. */
-    if (c->writer)
-        task_queue_wake_all(&c->turns);
-    else
-        task_queue_wake_one(&c->turns);
+    conn_turn_give_locked(c);
     pthread_mutex_unlock(&c->mu);
 }
 
 void conn_kick(tws_conn *c)
 {
-    bool mine;
+    struct conn_queue *q;
 
     pthread_mutex_lock(&c->mu);
-    mine = conn_turn_try_locked(c);
+    if (conn_turn_try_locked(c)) { /* else whoever has the role sends it */
+        q = conn_queue(c);
+        if (!q || !q->head) {
+            pthread_mutex_unlock(&c->mu);
+            push_out(c);
+            pthread_mutex_lock(&c->mu);
+        }
+        conn_turn_give_locked(c);
+    }
     pthread_mutex_unlock(&c->mu);
-    if (!mine)
-        return; /* whoever has the role sends it */
-    push_out(c);
-    conn_turn_give(c);
 }

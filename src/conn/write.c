@@ -15,13 +15,6 @@ static bool is_message(tws_opcode opcode)
 
 /* ---- Whole messages ---- */
 
-/* Bytes just read and shown to this thread have been checked. */
-static bool is_own_view(tws_conn *c, const void *data, size_t len)
-{
-    return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
-           data == conn_view(c) && len == c->msg.view_len && c->msg.opcode == WIRE_TEXT;
-}
-
 static bool text_valid(const struct iovec *iov, int count)
 {
     struct wire_utf8 u = WIRE_UTF8_INIT;
@@ -70,7 +63,7 @@ static bool try_hold(tws_conn *c, const struct conn_outgoing *o)
     if (!may_hold(c, o))
         return false;
     pthread_mutex_lock(&c->mu);
-    if (!c->writing && !c->writer && conn_state(c) == CONN_OPEN)
+    if (!c->writing && !c->writer && !conn_queue_waiting_locked(c) && conn_state(c) == CONN_OPEN)
         held = hold_reply(c, o);
     pthread_mutex_unlock(&c->mu);
     return held;
@@ -195,7 +188,7 @@ tws_err tws_write_message_as(tws_conn *c, tws_opcode opcode, tws_compression mod
 
     if (mode < TWS_COMPRESS_AUTO || mode > TWS_COMPRESS_ALWAYS)
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, mode, &iov, len > 0, is_own_view(c, data, len));
+    return write_message(c, opcode, mode, &iov, len > 0, conn_own_view(c, data, len));
 }
 
 tws_err tws_write_text(tws_conn *c, const char *text)

@@ -39,11 +39,16 @@ static tws_err writer_claim(tws_conn *c, tws_writer *wr)
 
 static void writer_unclaim(tws_conn *c)
 {
+    bool queued;
+
     pthread_mutex_lock(&c->mu);
     c->writer = NULL;
     c->writer_owner = 0;
     task_queue_wake_all(&c->turns);
+    queued = conn_queue_waiting_locked(c);
     pthread_mutex_unlock(&c->mu);
+    if (queued)
+        conn_kick(c);
 }
 
 static void writer_free(tws_writer *w)

@@ -170,7 +170,7 @@ bool room_copy(struct hub_room *r, size_t index, struct room_slot *slots, size_t
         for (uint64_t left = k->used; left; left &= left - 1) {
             slots[n] = k->slots[__builtin_ctzll(left)];
             /* One whose last reference has just gone is about to leave. */
-            if (base_ref_try_get(&slots[n].conn->refs))
+            if (conn_try_ref(slots[n].conn))
                 n++;
         }
     }

@@ -33,6 +33,23 @@ static void put_sums(tws_server_stats *out, const tws_stats *sum)
     out->compressed_out = sum->compressed_out;
     out->original_in = sum->original_in;
     out->original_out = sum->original_out;
+    out->writers_started = sum->writers_started;
+    out->queue_bytes = sum->queue_bytes;
+    out->queue_messages = sum->queue_messages;
+    out->queue_accepted = sum->queue_accepted;
+    out->queue_dropped_oldest = sum->queue_dropped_oldest;
+    out->queue_dropped_newest = sum->queue_dropped_newest;
+    out->queue_wait_timeouts = sum->queue_wait_timeouts;
+    out->queue_overflows = sum->queue_overflows;
+}
+
+static void put_threads(tws_server *s, tws_server_stats *out)
+{
+    uint64_t all = task_runtime_count(s->runtime);
+    uint64_t tellers = atomic_load(&s->cfg->env->tellers);
+
+    out->writers = atomic_load(&s->cfg->env->writers);
+    out->threads = all > out->writers + tellers ? all - out->writers - tellers : 0;
 }
 
 /* Ended connections and open ones in the same moment, so that no counter ever goes back. */
@@ -67,7 +84,7 @@ static void collect(tws_server *s, tws_server_stats *out, struct server_totals *
     out->tls_handshakes = totals->tls_1_2 + totals->tls_1_3;
     out->tls_resumed = totals->tls_resumed;
     out->tls_failed = totals->tls_failed;
-    out->threads = task_runtime_count(s->runtime);
+    put_threads(s, out);
     task_runtime_stats(s->runtime, &tasks);
     out->carriers = tasks.carriers;
     out->handovers = tasks.handovers;
@@ -188,6 +205,27 @@ static void put_traffic(struct prometheus *p, const tws_server_stats *s)
                        s->joined);
 }
 
+static void put_queues(struct prometheus *p, const tws_server_stats *s)
+{
+    static const char dropped[] = "tws_queue_dropped_total";
+
+    prometheus_gauge(p, "tws_queue_bytes", "Bytes that wait for slow peers.", s->queue_bytes);
+    prometheus_gauge(p, "tws_queue_messages", "Messages that wait for slow peers.",
+                     s->queue_messages);
+    prometheus_gauge(p, "tws_queue_writers", "Threads that send what is queued.", s->writers);
+    prometheus_counter(p, "tws_queue_writers_started_total", "Such threads made.",
+                       s->writers_started);
+    prometheus_counter(p, "tws_queue_accepted_total", "Messages that queued writes took.",
+                       s->queue_accepted);
+    prometheus_family(p, dropped, "counter",
+                      "What the policies did at full queues: messages dropped or refused; for the "
+                      "policy close, connections.");
+    prometheus_count(p, dropped, "policy", "oldest", s->queue_dropped_oldest);
+    prometheus_count(p, dropped, "policy", "newest", s->queue_dropped_newest);
+    prometheus_count(p, dropped, "policy", "wait", s->queue_wait_timeouts);
+    prometheus_count(p, dropped, "policy", "close", s->queue_overflows);
+}
+
 /* Resident pages of this process; 0 when it cannot be told. */
 static uint64_t resident_pages(void)
 {
@@ -239,6 +277,7 @@ size_t tws_server_metrics(tws_server *s, char *buf, size_t size)
     put_endings(&p, &totals);
     put_tls(&p, &totals);
     put_traffic(&p, &stats);
+    put_queues(&p, &stats);
     put_process(&p, &stats);
     return p.len;
 }

@@ -57,6 +57,12 @@ static inline bool net_stream_recv_waits(const struct net_stream *st)
     return task_recv_waits(&st->sock);
 }
 
+/* Bytes sent that the peer's system has not acknowledged; 0 when that cannot be told. */
+static inline int64_t net_stream_unsent(const struct net_stream *st)
+{
+    return task_unsent(&st->sock);
+}
+
 static inline void net_stream_interrupt(struct net_stream *st)
 {
     task_interrupt(&st->sock);

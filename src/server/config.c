@@ -2,6 +2,7 @@
 #include "server/upgrade.h"
 
 #include "conn/deflate.h"
+#include "conn/queue.h"
 #include "wire/origin.h"
 
 #include <string.h>
@@ -40,6 +41,8 @@ static const char *check(const tws_upgrade_options *o)
         return "handshake_timeout is negative";
     if (!durations_valid(&o->conn))
         return "a timeout of the connection options is negative";
+    if (conn_queue_check(&o->conn.queue))
+        return conn_queue_check(&o->conn.queue);
     if (o->max_head_bytes < 256 || o->max_head_bytes > MAX_HEAD_BYTES)
         return "max_head_bytes is not between 256 and 65,535";
     if (o->max_head_fields < 8 || o->max_head_fields > MAX_HEAD_FIELDS)

@@ -93,6 +93,14 @@ void server_add_stats(tws_stats *sum, const tws_stats *one)
     sum->compressed_out += one->compressed_out;
     sum->original_in += one->original_in;
     sum->original_out += one->original_out;
+    sum->queue_bytes += one->queue_bytes;
+    sum->queue_messages += one->queue_messages;
+    sum->queue_accepted += one->queue_accepted;
+    sum->queue_dropped_oldest += one->queue_dropped_oldest;
+    sum->queue_dropped_newest += one->queue_dropped_newest;
+    sum->queue_wait_timeouts += one->queue_wait_timeouts;
+    sum->queue_overflows += one->queue_overflows;
+    sum->writers_started += one->writers_started;
 }
 
 /* A connection has ended: its counters go into the sums in the same moment as it leaves the list. */

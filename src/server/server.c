@@ -136,6 +136,7 @@ static tws_err start_threads(tws_server *s, tws_error *e)
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     if (r < 0)
         return failed(e, TWS_ERR_SYSTEM, -r, "threads");
+    conn_env_serve(s->cfg->env, s->runtime);
     if (s->opt.upgrade.conn.join_replies) {
         s->cfg->env->hold = hold_board_new(server_allocator(s));
         if (!s->cfg->env->hold)
@@ -163,6 +164,10 @@ static void server_release(tws_server *s)
     if (s->watcher_runs) {
         hold_board_stop(s->cfg->env->hold);
         task_service_join(&s->watcher);
+    }
+    if (s->cfg) {
+        conn_env_serve(s->cfg->env, NULL);
+        conn_tell_here(s->cfg->env); /* what there was no thread for */
     }
     task_runtime_free(s->runtime);
     for (size_t i = 0; i < s->listener_count; i++) {
@@ -267,6 +272,7 @@ static void begin_drain_locked(tws_server *s, tws_ms ms)
     if (s->draining)
         return;
     s->draining = true;
+    conn_env_quiet(s->cfg->env);
     server_peers_close_locked(s, ms > 0 ? ms : 0);
 }
 
@@ -288,7 +294,7 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
     pthread_mutex_lock(&s->mu);
-    if (called_from_peer_locked(s)) {
+    if (called_from_peer_locked(s) || conn_tells_here(s->cfg->env)) {
         pthread_mutex_unlock(&s->mu);
         return TWS_ERR_STATE;
     }

@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -77,7 +79,7 @@ static void kernel_runtime_free(struct task_runtime *rt)
  */
 static void kernel_retire(struct kernel_runtime *k)
 {
-    bool join;
+    bool join, abandoned;
     pthread_t previous;
 
     pthread_mutex_lock(&k->rt.mu);
@@ -89,10 +91,31 @@ static void kernel_retire(struct kernel_runtime *k)
     if (join)
         pthread_join(previous, NULL);
 
+    /* The last one to get here is `last`: it has joined the one before. */
     pthread_mutex_lock(&k->rt.mu);
     if (--k->rt.count == 0)
         task_queue_wake_all(&k->rt.ended);
+    abandoned = k->rt.count == 0 && k->rt.released;
     pthread_mutex_unlock(&k->rt.mu);
+    if (abandoned) {
+        k->have_last = false;
+        pthread_detach(pthread_self());
+        kernel_runtime_free(&k->rt);
+    }
+}
+
+void task_runtime_release(struct task_runtime *rt)
+{
+    bool last;
+
+    if (!rt)
+        return;
+    pthread_mutex_lock(&rt->mu);
+    last = rt->count == 0;
+    rt->released = true;
+    pthread_mutex_unlock(&rt->mu);
+    if (last)
+        kernel_runtime_free(rt);
 }
 
 /* Where this thread's stack begins and how much of it may be given back; 0 in foreign threads. */
@@ -410,6 +433,13 @@ ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count)
         n = send_now(s->fd, &msg);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -errno : n;
+}
+
+int64_t task_unsent(const struct task_socket *s)
+{
+    int bytes = 0;
+
+    return ioctl(s->fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
 static int kernel_await_send(struct task_socket *s, int64_t deadline)

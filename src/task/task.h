@@ -90,6 +90,7 @@ struct task_runtime {
     const tws_allocator *allocator;
     task_mutex mu;
     uint32_t count;          /* mu: threads spawned and not yet ended */
+    bool released;           /* mu: the last thread frees it */
     struct task_queue ended; /* mu: woken when count becomes 0 */
     void *shared;            /* mu: see task_runtime_share() */
     void (*shared_release)(void *shared);
@@ -110,6 +111,9 @@ void task_runtime_stats(struct task_runtime *rt, struct task_stats *out);
 int task_runtime_wait(struct task_runtime *rt, int64_t deadline);
 /* Waits for and joins every thread. NULL is fine. */
 void task_runtime_free(struct task_runtime *rt);
+/* Kernel threads only: frees it without waiting, by its last thread if there still are any. The caller
+ * may be one of them. NULL is fine. */
+void task_runtime_release(struct task_runtime *rt);
 /* The runtime that spawned the calling thread; NULL in threads of the application's own. */
 struct task_runtime *task_current_runtime(void);
 /*
@@ -201,6 +205,8 @@ static inline bool task_recv_waits(const struct task_socket *s)
 ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count);
 /* For descriptors that are not sockets of connections (yet): tries to receive, never waits. */
 ssize_t task_recv_now(int fd, void *buf, size_t len);
+/* Bytes sent that have not been acknowledged; 0 when that cannot be told. */
+int64_t task_unsent(const struct task_socket *s);
 /* Until some bytes can be sent or the socket was shut down. 0, -ETIMEDOUT or -errno. */
 int task_await_send(struct task_socket *s, int64_t deadline);
 /*

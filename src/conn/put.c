@@ -1,0 +1,482 @@
+/* Handing a message over: tried at once, queued, refused, or making room for itself. */
+#include "conn/queue.h"
+
+#include "wire/utf8.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A message that a caller hands over. */
+struct put {
+    tws_opcode opcode;
+    const void *data;
+    size_t len;
+    tws_prepared *prepared; /* data is its payload; NULL */
+    tws_written_fn done;
+    void *arg;
+    bool publish;     /* never waits */
+    bool direct;      /* out: the socket has taken it */
+    uint32_t dropped; /* out: older ones that made room */
+};
+
+/* ---- Items ---- */
+
+/* With room for `room` bytes behind it; NULL: no memory. */
+static struct queue_item *item_alloc(tws_conn *c, uint64_t room)
+{
+    return base_alloc(c->env->allocator, sizeof(struct queue_item) + room);
+}
+
+/* Makes a borrowed item one that may stay: with a copy of what it still has to send of the caller's
+ * bytes. NULL: no memory, and nothing has changed. */
+static struct queue_item *item_keep(tws_conn *c, struct queue_item *it)
+{
+    bool own = !it->prepared && !it->deflated.data; /* the payload is needed */
+    const struct iovec *last = &it->iov[it->iov_count > 0 ? it->iov_count - 1 : 0];
+    const uint8_t *from = it->encoded ? last->iov_base : it->payload;
+    size_t len = it->encoded ? last->iov_len : it->len;
+    bool header = it->encoded && !it->prepared && it->iov_count > 0 &&
+                  (uint8_t *)it->iov[0].iov_base >= it->header &&
+                  (uint8_t *)it->iov[0].iov_base < it->header + sizeof it->header;
+    size_t at = header ? (size_t)((uint8_t *)it->iov[0].iov_base - it->header) : 0;
+    struct queue_item *copy;
+
+    if (own && header && it->iov_count == 1)
+        len = 0; /* only bytes of the header are left */
+    copy = item_alloc(c, own ? len : 0);
+    if (!copy)
+        return NULL;
+    *copy = *it;
+    copy->on_stack = copy->borrowed = false;
+    if (header)
+        copy->iov[0].iov_base = copy->header + at;
+    if (own) {
+        uint8_t *to = (uint8_t *)(copy + 1);
+
+        if (len > 0)
+            memcpy(to, from, len);
+        copy->payload = to;
+        if (it->encoded && len > 0)
+            copy->iov[it->iov_count - 1].iov_base = to;
+    }
+    return copy;
+}
+
+static void item_init(tws_conn *c, const struct put *p, struct queue_item *it)
+{
+    memset(it, 0, sizeof *it);
+    it->done = p->done;
+    it->arg = p->arg;
+    it->opcode = (uint8_t)p->opcode;
+    it->mode = (uint8_t)conn_deflate_mode(c);
+    it->len = p->len;
+    it->payload = p->data;
+    if (p->prepared && c->server)
+        it->prepared = tws_prepared_ref(p->prepared);
+}
+
+/* An item that may stay in the queue. A client's needs bytes of its own in any case, to mask them. */
+static struct queue_item *item_new(tws_conn *c, const struct put *p)
+{
+    bool copy = !p->prepared || !c->server;
+    struct queue_item *it = item_alloc(c, copy ? p->len : 0);
+
+    if (!it)
+        return NULL;
+    item_init(c, p, it);
+    if (copy) {
+        if (p->len > 0)
+            memcpy(it + 1, p->data, p->len);
+        it->payload = (const uint8_t *)(it + 1);
+    }
+    return it;
+}
+
+/* ---- Room ---- */
+
+static bool fits_locked(const struct conn_queue *q, uint64_t bytes, uint64_t messages, size_t len)
+{
+    const tws_queue_options *o = &q->opt;
+
+    return (o->max_messages == 0 || messages < o->max_messages) &&
+           (o->max_bytes == 0 || (bytes <= o->max_bytes && len <= o->max_bytes - bytes));
+}
+
+/* Drops the oldest messages, if that makes enough room. */
+static bool drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put *p)
+{
+    struct queue_item *fixed = conn_queue_fixed_locked(q, true);
+    uint64_t bytes = 0, messages = 0;
+
+    for (struct queue_item *it = q->head; fixed; it = it->next) {
+        bytes += it->len;
+        messages++;
+        if (it == fixed)
+            break;
+    }
+    if (!fits_locked(q, bytes, messages, p->len))
+        return false;
+    while (!fits_locked(q, q->bytes, q->messages, p->len)) {
+        conn_queue_take_out_locked(c, fixed, TWS_ERR_DROPPED);
+        p->dropped++;
+    }
+    return true;
+}
+
+/* The peer reads too slowly: closes with 1013. */
+static tws_err overflow_locked(tws_conn *c, struct conn_queue *q)
+{
+    struct conn_cause cause = {TWS_ERR_OVERFLOW, TWS_PHASE_WRITE, TWS_CAUSE_LIMIT, 0,
+                               "send queue full"};
+
+    q->count.overflows++;
+    conn_fail_locked(c, &cause, TWS_CLOSE_TRY_AGAIN_LATER);
+    conn_wake_reader_locked(c);
+    return conn_sticky_locked(c);
+}
+
+static tws_err wait_for_room_locked(tws_conn *c, struct conn_queue *q, const struct put *p,
+                                    int64_t *deadline)
+{
+    if (*deadline < 0)
+        *deadline = task_deadline(q->opt.wait);
+    conn_queue_start_locked(c);
+    if (*deadline != TASK_NOW && (task_queue_wait(&q->changed, &c->mu, *deadline) == 0 ||
+                                  fits_locked(q, q->bytes, q->messages, p->len)))
+        return TWS_OK;
+    q->count.wait_timeouts++;
+    return TWS_ERR_QUEUE_FULL;
+}
+
+/* The queue is full. TWS_OK: look again. */
+static tws_err make_room_locked(tws_conn *c, struct conn_queue *q, struct put *p, int64_t *deadline)
+{
+    switch (q->opt.policy) {
+    case TWS_QUEUE_WAIT:
+        if (!p->publish)
+            return wait_for_room_locked(c, q, p, deadline);
+        q->count.wait_timeouts++;
+        return TWS_ERR_QUEUE_FULL;
+    case TWS_QUEUE_DROP_NEWEST:
+        break;
+    case TWS_QUEUE_DROP_OLDEST:
+        if (drop_oldest_locked(c, q, p))
+            return TWS_OK;
+        break;
+    case TWS_QUEUE_CLOSE:
+        return overflow_locked(c, q);
+    }
+    q->count.dropped_newest++;
+    return TWS_ERR_QUEUE_FULL;
+}
+
+/* ---- At once ---- */
+
+static bool can_try_locked(const tws_conn *c, const struct conn_queue *q, const struct put *p)
+{
+    return (q->opt.writer == TWS_WRITER_DEMAND ||
+            (q->opt.writer == TWS_WRITER_NONE && p->publish)) &&
+           !c->writing && !c->writer && !q->head;
+}
+
+static void append_locked(struct conn_queue *q, struct queue_item *it)
+{
+    it->next = NULL;
+    it->seq = ++q->seq;
+    if (q->tail)
+        q->tail->next = it;
+    else
+        q->head = it;
+    q->tail = it;
+}
+
+/* From now on the item is the queue's. */
+static void accept_locked(tws_conn *c, struct conn_queue *q, struct queue_item *it)
+{
+    it->counted = true;
+    q->count.accepted++;
+    q->bytes += it->len;
+    q->messages++;
+    if (q->bytes > q->count.peak_bytes)
+        q->count.peak_bytes = q->bytes;
+    if (q->messages > q->count.peak_messages)
+        q->count.peak_messages = q->messages;
+    conn_queue_water_locked(c);
+}
+
+/* A tried item that has left the list: what becomes of it. */
+static tws_err tried_locked(tws_conn *c, struct conn_queue *q, struct put *p, struct queue_item *it)
+{
+    tws_err result = it->result;
+
+    if (result == TWS_OK) {
+        q->count.accepted++;
+        q->count.direct++;
+        q->count.sent++;
+        p->direct = true;
+        if (it->done) {
+            conn_queue_told_locked(c, it);
+            return TWS_OK;
+        }
+    }
+    conn_queue_item_free(c, it);
+    return result;
+}
+
+/* It did not leave whole, and is the head: gives it memory of its own. mu is held, but not
+ * meanwhile. */
+static tws_err keep_locked(tws_conn *c, struct conn_queue *q, struct put *p, struct queue_item *it)
+{
+    struct conn_cause cause = {TWS_ERR_RESOURCE, TWS_PHASE_WRITE, TWS_CAUSE_LOCAL, 0,
+                               "no memory for the rest of a frame"};
+    struct queue_item *copy = it;
+
+    if (it->borrowed) {
+        q->in_hand = 1;
+        pthread_mutex_unlock(&c->mu);
+        copy = item_keep(c, it);
+        pthread_mutex_lock(&c->mu);
+        q->in_hand = 0;
+        if (!copy && it->begun)
+            conn_end_locked(c, &cause); /* the peer waits for the rest */
+        else if (!copy)
+            conn_queue_pop_locked(c, TWS_ERR_MEMORY);
+    }
+    if (conn_state(c) == CONN_ENDED)
+        conn_queue_end_locked(c);
+    if (it->gone) {
+        if (copy && copy != it)
+            base_free(c->env->allocator, copy);
+        return tried_locked(c, q, p, it);
+    }
+    if (copy != it) {
+        q->head = copy;
+        if (q->tail == it)
+            q->tail = copy;
+        if (!it->on_stack)
+            base_free(c->env->allocator, it);
+    }
+    accept_locked(c, q, copy);
+    return TWS_OK;
+}
+
+/* Sends without waiting what the socket takes. mu is held, but not meanwhile. */
+static tws_err try_locked(tws_conn *c, struct conn_queue *q, struct put *p, struct queue_item *it)
+{
+    enum { ROUNDS = 4 };
+    tws_err err;
+
+    c->writing = true;
+    append_locked(q, it);
+    for (int i = 0; i < ROUNDS && !it->gone; i++)
+        if (conn_queue_push_locked(c, 1, false) != QUEUE_MORE)
+            break;
+    err = it->gone ? tried_locked(c, q, p, it) : keep_locked(c, q, p, it);
+    conn_turn_give_locked(c);
+    return err;
+}
+
+/* ---- All of it ---- */
+
+static tws_err queue_locked(tws_conn *c, struct conn_queue *q, struct queue_item *it)
+{
+    append_locked(q, it);
+    accept_locked(c, q, it);
+    conn_queue_start_locked(c);
+    return TWS_OK;
+}
+
+/* What to do next with a message. */
+enum step { STEP_TRY, STEP_QUEUE, STEP_NONE };
+
+/* mu is held, but not while this waits for room. */
+static tws_err next_step_locked(tws_conn *c, struct conn_queue *q, struct put *p, int64_t *deadline,
+                                enum step *step)
+{
+    for (;;) {
+        tws_err err;
+
+        *step = STEP_NONE;
+        if (conn_state(c) != CONN_OPEN)
+            return conn_sticky_locked(c);
+        if (q->opt.max_bytes > 0 && p->len > q->opt.max_bytes)
+            return TWS_ERR_MESSAGE_SIZE;
+        *step = STEP_TRY;
+        if (can_try_locked(c, q, p))
+            return TWS_OK;
+        *step = STEP_NONE;
+        if (q->opt.writer == TWS_WRITER_NONE)
+            return p->publish ? TWS_ERR_QUEUE_FULL : TWS_OK;
+        *step = STEP_QUEUE;
+        if (fits_locked(q, q->bytes, q->messages, p->len))
+            return TWS_OK;
+        err = make_room_locked(c, q, p, deadline);
+        if (err)
+            return err;
+    }
+}
+
+/* Writes as a synchronous call does; the callback is due afterwards. mu is held, but not
+ * meanwhile. */
+static tws_err write_now_locked(tws_conn *c, struct conn_queue *q, struct put *p,
+                                struct queue_item *it)
+{
+    tws_err err;
+
+    pthread_mutex_unlock(&c->mu);
+    if (p->prepared)
+        err = tws_write_prepared(c, p->prepared);
+    else
+        err = tws_write_message(c, p->opcode, p->data, p->len);
+    pthread_mutex_lock(&c->mu);
+    if (!err) {
+        p->direct = true;
+        q->count.accepted++;
+        q->count.direct++;
+        q->count.sent++;
+    }
+    if (!it)
+        return err;
+    it->result = err;
+    if (!err)
+        conn_queue_told_locked(c, it);
+    else
+        conn_queue_item_free(c, it);
+    return err;
+}
+
+/* The memory that a step needs beforehand. NULL with *err TWS_OK: none. */
+static struct queue_item *item_for(tws_conn *c, const struct put *p, enum step step, tws_err *err)
+{
+    struct queue_item *it;
+
+    *err = TWS_OK;
+    if (step == STEP_QUEUE || (step == STEP_TRY && !c->server)) {
+        it = item_new(c, p);
+    } else if (p->done) {
+        it = item_alloc(c, 0);
+        if (it) {
+            item_init(c, p, it);
+            it->borrowed = true;
+        }
+    } else {
+        return NULL;
+    }
+    if (!it)
+        *err = TWS_ERR_MEMORY;
+    return it;
+}
+
+static bool item_fits_step(tws_conn *c, const struct put *p, const struct queue_item *it,
+                           enum step step)
+{
+    if (!it)
+        return !p->done && (step == STEP_NONE || (step == STEP_TRY && c->server));
+    return !it->borrowed || step != STEP_QUEUE;
+}
+
+static tws_err put_locked(tws_conn *c, struct conn_queue *q, struct put *p)
+{
+    struct queue_item *it = NULL;
+    struct queue_item local;
+    int64_t deadline = -1;
+    enum step step;
+    tws_err err;
+
+    for (;;) {
+        struct queue_item *unfit = NULL;
+
+        err = next_step_locked(c, q, p, &deadline, &step);
+        if (err || item_fits_step(c, p, it, step))
+            break;
+        unfit = it;
+        pthread_mutex_unlock(&c->mu);
+        if (unfit)
+            conn_queue_item_free(c, unfit);
+        it = item_for(c, p, step, &err);
+        pthread_mutex_lock(&c->mu);
+        if (err)
+            break;
+    }
+    if (err) {
+        if (it)
+            conn_queue_item_free(c, it);
+        return err;
+    }
+    if (step == STEP_NONE)
+        return write_now_locked(c, q, p, it);
+    if (step == STEP_QUEUE)
+        return queue_locked(c, q, it);
+    if (!it) {
+        it = &local;
+        item_init(c, p, it);
+        it->borrowed = it->on_stack = true;
+    }
+    return try_locked(c, q, p, it);
+}
+
+/* Bytes have been checked. */
+static tws_err put(tws_conn *c, struct put *p)
+{
+    uint64_t max = conn_limit(c, TWS_LIMIT_WRITE);
+    struct conn_queue *q;
+    bool over = false;
+    tws_err err;
+
+    if (max > 0 && p->len > max)
+        return TWS_ERR_MESSAGE_SIZE;
+    pthread_mutex_lock(&c->mu);
+    q = conn_queue_make_locked(c);
+    if (conn_state(c) != CONN_OPEN)
+        err = conn_sticky_locked(c);
+    else
+        err = q ? put_locked(c, q, p) : TWS_ERR_MEMORY;
+    over = err == TWS_ERR_OVERFLOW;
+    pthread_mutex_unlock(&c->mu);
+    if (over)
+        conn_kick(c); /* the close frame */
+    return err;
+}
+
+tws_err tws_write_async(tws_conn *c, tws_opcode opcode, const void *data, size_t len,
+                        tws_written_fn done, void *arg)
+{
+    struct put p = {.opcode = opcode, .data = data, .len = len, .done = done, .arg = arg};
+
+    if ((opcode != TWS_TEXT && opcode != TWS_BINARY) || (!data && len > 0))
+        return TWS_ERR_ARGUMENT;
+    if (opcode == TWS_TEXT && c->check_utf8 && !conn_own_view(c, data, len) &&
+        !wire_utf8_valid(data, len))
+        return TWS_ERR_TEXT;
+    return put(c, &p);
+}
+
+static struct put put_of(tws_prepared *prepared)
+{
+    struct put p = {.opcode = tws_prepared_opcode(prepared), .prepared = prepared};
+
+    p.data = tws_prepared_data(prepared, &p.len);
+    return p;
+}
+
+tws_err tws_write_prepared_async(tws_conn *c, tws_prepared *prepared, tws_written_fn done,
+                                 void *arg)
+{
+    struct put p = put_of(prepared);
+
+    p.done = done;
+    p.arg = arg;
+    return put(c, &p);
+}
+
+struct conn_put conn_put_prepared(tws_conn *c, tws_prepared *prepared)
+{
+    struct put p = put_of(prepared);
+    struct conn_put result;
+
+    p.publish = true;
+    result.err = put(c, &p);
+    result.direct = p.direct;
+    result.dropped = p.dropped;
+    return result;
+}
