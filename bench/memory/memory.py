@@ -4,7 +4,8 @@
 Starts build/examples/echo, opens idle connections that each echo one small message first, and reads
 VmRSS of the server and KernelStack, Slab and PageTables of the machine before and after. Kernel
 figures hold both ends of each connection, since the client's sockets are on the same machine; half
-of the socket memory is the server's.
+of the socket memory is the server's. With --echoes all of them then echo that many messages at once,
+which must come back whole, and the server's memory is read again.
 """
 import argparse
 import os
@@ -18,6 +19,7 @@ REQUEST = (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnecti
            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
            b"Origin: http://127.0.0.1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) memory\r\n"
            b"Accept-Language: en-US,en;q=0.5\r\nCache-Control: no-cache\r\n\r\n")
+SIZE = 1000
 HELLO = b"\x81\x85\x00\x00\x00\x00hello"
 
 
@@ -67,7 +69,42 @@ def settled(pid):
     return last
 
 
-def measure(echo, kind, count):
+def receive_exactly(s, expected):
+    got = b""
+    while len(got) < len(expected):
+        piece = s.recv(65536)
+        if not piece:
+            raise RuntimeError("the server closed the connection")
+        got += piece
+    if got != expected:
+        raise RuntimeError("an echo came back changed")
+
+
+def echo_all(held, times, size):
+    """Each connection sends, then each receives, so that all are under way together. Seconds."""
+    payload = b"x" * size
+    request = b"\x81\xfe" + size.to_bytes(2, "big") + bytes(4) + payload
+    reply = b"\x81\x7e" + size.to_bytes(2, "big") + payload
+    begin = time.monotonic()
+    for _ in range(times):
+        for s in held:
+            s.sendall(request)
+        for s in held:
+            receive_exactly(s, reply)
+    return time.monotonic() - begin
+
+
+def measure_busy(server, held, options):
+    seconds = echo_all(held, options.echoes, SIZE)
+    busy = rss(server.pid)
+    time.sleep(3)  # what silence gives back after two seconds
+    return (f"\n{len(held)} connections, all open, echoed {options.echoes} messages of {SIZE} B each in "
+          f"{seconds:.1f} s (one client thread); nothing lost.\nServer's resident memory: {busy / 1024:.1f} MiB "
+          f"right after, {settled(server.pid) / 1024:.1f} MiB after a silence of three seconds.")
+
+
+def measure(options, kind):
+    echo, count = options.echo, options.connections
     server = subprocess.Popen([echo, "--listen", "127.0.0.1:0", "--threads", kind,
                                "--max-connections", "0"], stdout=subprocess.PIPE, text=True)
     try:
@@ -77,19 +114,23 @@ def measure(echo, kind, count):
         held = [connect(port, n) for n in range(count)]
         after, kernel_after = settled(server.pid), meminfo()
         kernel = {k: kernel_after[k] - kernel_before[k] for k in kernel_before}
+        note = measure_busy(server, held, options) if options.echoes else None
         for s in held:
             s.close()
         warm.close()
     finally:
         server.terminate()
         server.wait(timeout=30)
-    return before, (after - before) / count, {k: v / count for k, v in kernel.items()}
+    return before, (after - before) / count, {k: v / count for k, v in kernel.items()}, note
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--echo", default="build/examples/echo")
     parser.add_argument("-n", "--connections", type=int, default=5000)
+    parser.add_argument("--threads", choices=("kernel", "light"), help="one kind only")
+    parser.add_argument("--echoes", type=int, default=0, metavar="N",
+                        help="then all connections echo N messages at once")
     options = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -97,10 +138,12 @@ def main():
         sys.exit(f"memory: {options.echo} is not there: make it first")
     print("| threads | process at rest | resident, per connection | kernel stack | "
           "slab (both ends) | page tables |\n|---|---|---|---|---|---|")
-    for kind in ("kernel", "light"):
-        base, each, kernel = measure(options.echo, kind, options.connections)
+    for kind in [options.threads] if options.threads else ("kernel", "light"):
+        base, each, kernel, note = measure(options, kind)
         print(f"| {kind} | {base / 1024:.1f} MiB | {each:.1f} KiB | {kernel['KernelStack']:.1f} KiB "
               f"| {kernel['Slab']:.1f} KiB | {kernel['PageTables']:.1f} KiB |", flush=True)
+        if note:
+            print(note)
 
 
 if __name__ == "__main__":

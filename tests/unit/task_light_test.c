@@ -5,6 +5,7 @@
 #include <fenv.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,22 +21,43 @@ enum { MANY = 5000 }; /* a fibre of the sanitizer's own costs a millisecond */
 enum { MANY = 100000 };
 #endif
 
-/* Stacks are reused: memory does not grow with the number of threads that have been. */
+static long resident_kib(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    long pages = 0;
+
+    assert_non_null(f);
+    if (fscanf(f, "%*d %ld", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Stacks are reused: memory does not grow with the number of threads that have been. `make bench-spawn`
+ * sets TWS_SPAWNS. */
 static void spawns_and_ends_many(void **state)
 {
     struct task_runtime *rt = runtime(2);
     struct light_runtime *lr = (struct light_runtime *)rt;
+    const char *wanted = getenv("TWS_SPAWNS");
+    int many = wanted ? atoi(wanted) : MANY;
+    int64_t begin = base_clock_ns();
     int slabs = 0;
 
     (void)state;
     atomic_store(&ran, 0);
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < many; i++) {
+        if (wanted && i % (many / 10) == 0)
+            printf("%d spawned: %ld KiB resident\n", i, resident_kib());
         while (task_runtime_count(rt) > 500)
             task_sleep(base_clock_ns() + BASE_NS_PER_MS / 10);
         assert_int_equal(task_spawn(rt, count_one, NULL), 0);
     }
     assert_int_equal(task_runtime_wait(rt, base_clock_ns() + WAIT_LONG), 0);
-    assert_int_equal(atomic_load(&ran), MANY);
+    assert_int_equal(atomic_load(&ran), many);
+    if (wanted)
+        printf("%d spawned and ended: %ld KiB resident, %ld ns each\n", many, resident_kib(),
+               (long)((base_clock_ns() - begin) / many));
     assert_int_equal(lr->stacks.in_use, 0);
     for (const struct light_slot *slot = lr->stacks.free; slot;
          slot = *(void *const *)(const void *)slot)

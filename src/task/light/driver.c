@@ -23,7 +23,6 @@
 #define PACE_SHARE 16
 #define PACE_MAX_NS (BASE_NS_PER_MS / 2)
 #define DRIVERS_MAX 1024
-#define PREFETCH_STACK 12
 
 static _Thread_local struct light_driver *driver_here __attribute__((tls_model("initial-exec")));
 
@@ -160,21 +159,10 @@ static void send_to_inbox(struct light_carrier *c, struct light_task *t)
     light_carrier_wake(c);
 }
 
-/* What a light thread touches first when it goes on: on its way into the cache while others run. */
-static void prefetch_stack(const struct light_task *t)
-{
-#if !defined(LIGHT_UCONTEXT)
-    const char *sp = t->context.sp;
-
-    for (int i = 0; i < PREFETCH_STACK; i++)
-        __builtin_prefetch(sp + i * 64, 1);
-#endif
-}
-
 void light_make_ready(struct light_task *t)
 {
     if (owns(t->carrier)) {
-        prefetch_stack(t);
+        light_context_prefetch(&t->context);
         list_push(&t->carrier->ready, t);
     } else
         send_to_inbox(t->carrier, t);

@@ -1,0 +1,41 @@
+# Light threads with the other ways to switch: AArch64's, emulated, and ucontext, which other processors get. Only the
+# layers that the switch is used in are built, with the unit tests of light threads.
+
+CROSS_TESTS := task_light_test task_sync_test task_wake_test
+CROSS_SRCS := $(sort $(wildcard src/base/*.c src/task/*.c src/task/light/*.c src/task/light/*.S))
+CROSS_DEPS := $(CROSS_SRCS) $(wildcard src/base/*.h src/task/*.h src/task/light/*.h include/tws/*.h tests/unit/*.h) \
+	$(wildcard tests/cross/shim/*.h) tests/cross/cross.mk
+CROSS_FLAGS := -std=c11 -O1 -g -pthread -D_GNU_SOURCE -Iinclude -Isrc -Itests/unit $(WARN_FLAGS)
+AARCH64_CC ?= aarch64-linux-gnu-gcc
+QEMU_AARCH64 ?= qemu-aarch64
+AARCH64_PROGS := $(addprefix $(BUILD)/aarch64/,$(CROSS_TESTS))
+UCONTEXT_PROGS := $(addprefix $(BUILD)/ucontext/,$(CROSS_TESTS))
+
+.PHONY: test-aarch64 test-ucontext aarch64-run ucontext-run
+
+## test-aarch64: the tests of light threads on an emulated AArch64; installs compiler and emulator
+test-aarch64:
+	@scripts/deps.sh --quiet cross
+	@$(SUBMAKE) aarch64-run
+
+aarch64-run: $(AARCH64_PROGS)
+	@for t in $(AARCH64_PROGS); do echo "$(QEMU_AARCH64) $$t"; $(QEMU_AARCH64) $$t || exit 1; done
+
+$(AARCH64_PROGS): $(BUILD)/aarch64/%: tests/unit/%.c $(CROSS_DEPS)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(AARCH64_CC) $(CROSS_FLAGS) -Itests/cross/shim -static $< $(CROSS_SRCS) -lm -o $@
+
+## test-ucontext: the tests of light threads with the switch of processors that have none of their own
+test-ucontext:
+	@scripts/deps.sh --quiet build test
+	@$(SUBMAKE) ucontext-run
+
+ucontext-run: $(UCONTEXT_PROGS)
+	@for t in $(UCONTEXT_PROGS); do echo "$$t"; $$t || exit 1; done
+
+$(UCONTEXT_PROGS): $(BUILD)/ucontext/%: tests/unit/%.c $(CROSS_DEPS)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CROSS_FLAGS) -DLIGHT_UCONTEXT -fsanitize=address,undefined -fno-sanitize-recover=all $< $(CROSS_SRCS) \
+	  -lcmocka -lm -o $@
