@@ -43,7 +43,9 @@ typedef struct tws_deflate_options {
      * ones, which makes small, similar messages much smaller and costs memory all the time. */
     bool server_no_context_takeover;
     bool client_no_context_takeover;
-    uint32_t threshold; /* smaller messages are sent uncompressed; default TWS_DEFLATE_AUTO */
+    /* Smaller messages are sent uncompressed, and those that do not get smaller. 0: none are, but
+     * empty ones. Default TWS_DEFLATE_AUTO. */
+    uint32_t threshold;
     /*
      * TWS_ERR_TOO_BIG, 1009: a received message grew to over 64 KiB and to more than so many times
      * its compressed size. Default 0: no such limit, since honest data (a page of one colour)
@@ -65,9 +67,9 @@ TWS_API void tws_deflate_options_init_sized(tws_deflate_options *opt, size_t siz
 
 /* Whether a message is compressed. */
 typedef enum tws_compression {
-    TWS_COMPRESS_AUTO = 0,  /* when it has the threshold's size and becomes smaller */
+    TWS_COMPRESS_AUTO = 0,  /* as the threshold says */
     TWS_COMPRESS_NEVER = 1, /* for what is compressed already, and for secrets (RFC 7692 8) */
-    TWS_COMPRESS_ALWAYS = 2 /* whatever its size, if it becomes smaller */
+    TWS_COMPRESS_ALWAYS = 2 /* whatever its size and whatever comes of it, unless it is empty */
 } tws_compression;
 
 /**

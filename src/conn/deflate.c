@@ -234,10 +234,11 @@ static uint64_t sum(const struct iovec *iov, int count)
     return n;
 }
 
-tws_err conn_deflate_message(tws_conn *c, const struct iovec *iov, int count,
-                             struct conn_deflated *d)
+tws_err conn_deflate_message_as(tws_conn *c, tws_compression mode, const struct iovec *iov,
+                                int count, struct conn_deflated *d)
 {
-    bool ordered = conn_deflate_ordered(c);
+    /* Where later messages refer to this one, it is worth some bytes. */
+    bool must = conn_deflate_ordered(c) || conn_deflate_threshold(c, mode) == 0;
     struct zstream *s = conn_deflate_open(c);
     tws_err err;
 
@@ -245,7 +246,7 @@ tws_err conn_deflate_message(tws_conn *c, const struct iovec *iov, int count,
     if (!s)
         return TWS_ERR_MEMORY;
     d->original = sum(iov, count);
-    err = pack_message(c->env, s, iov, count, ordered, d);
+    err = pack_message(c->env, s, iov, count, must, d);
     conn_deflate_close(c, s, !err);
     return err;
 }

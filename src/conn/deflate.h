@@ -59,13 +59,20 @@ tws_compression conn_deflate_mode(tws_conn *c);
  * has the writer's role. Constant. */
 bool conn_deflate_ordered(const tws_conn *c);
 /*
- * Compresses one message. TWS_OK also when d->data is NULL, because it did not get smaller;
+ * Compresses one message. TWS_OK also when d->data is NULL, because it did not get smaller
+ * and there is a threshold;
  * TWS_ERR_MEMORY: nothing has changed.
  * When conn_deflate_ordered(): caller has the writer's role and sends the result before it gives
  * that back; else it calls conn_deflate_reset().
  */
-tws_err conn_deflate_message(tws_conn *c, const struct iovec *iov, int count,
-                             struct conn_deflated *d);
+tws_err conn_deflate_message_as(tws_conn *c, tws_compression mode, const struct iovec *iov,
+                                int count, struct conn_deflated *d);
+/* The same in the mode of the connection. */
+static inline tws_err conn_deflate_message(tws_conn *c, const struct iovec *iov, int count,
+                                           struct conn_deflated *d)
+{
+    return conn_deflate_message_as(c, conn_deflate_mode(c), iov, count, d);
+}
 /* The message has been sent or held: it is counted. Writer's role. */
 void conn_deflate_count(tws_conn *c, const struct conn_deflated *d);
 void conn_deflated_free(struct conn_env *env, struct conn_deflated *d);

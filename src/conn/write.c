@@ -107,11 +107,11 @@ static void take_deflated(struct conn_outgoing *o, const struct conn_deflated *d
 }
 
 /* Compressed before the role is taken: several threads may do so at once. */
-static tws_err write_apart(tws_conn *c, struct conn_outgoing *o)
+static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoing *o)
 {
     struct conn_deflated d;
     struct iovec iov;
-    tws_err err = conn_deflate_message(c, o->iov, o->count, &d);
+    tws_err err = conn_deflate_message_as(c, mode, o->iov, o->count, &d);
 
     if (err)
         return err;
@@ -123,7 +123,7 @@ static tws_err write_apart(tws_conn *c, struct conn_outgoing *o)
 }
 
 /* Compressed in the order of sending, since each message may refer to those before it. */
-static tws_err write_ordered(tws_conn *c, struct conn_outgoing *o)
+static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outgoing *o)
 {
     struct conn_wait w = conn_write_wait(c);
     struct conn_deflated d;
@@ -132,7 +132,7 @@ static tws_err write_ordered(tws_conn *c, struct conn_outgoing *o)
 
     if (err)
         return err;
-    err = conn_deflate_message(c, o->iov, o->count, &d);
+    err = conn_deflate_message_as(c, mode, o->iov, o->count, &d);
     if (!err) {
         take_deflated(o, &d, &iov);
         if (!may_hold(c, o) || !hold_reply(c, o)) {
@@ -170,7 +170,7 @@ static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mod
         return TWS_ERR_TEXT;
     o.frame.len = o.payload;
     if (conn_deflate_wanted(c, mode, o.payload))
-        return conn_deflate_ordered(c) ? write_ordered(c, &o) : write_apart(c, &o);
+        return conn_deflate_ordered(c) ? write_ordered(c, mode, &o) : write_apart(c, mode, &o);
     if (try_hold(c, &o))
         return TWS_OK;
     return conn_write_frame(c, &o, CONN_TURN_DATA);
