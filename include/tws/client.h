@@ -153,7 +153,8 @@ TWS_API void tws_dial_options_init_sized(tws_dial_options *opt, size_t size);
  * of the answer is verified, and nothing is accepted that was not asked for. Frames that follow the
  * answer at once are kept.
  *
- * A name is looked up by the system's resolver, which cannot be interrupted. When time runs out or
+ * localhost, and any name below it, is ::1 and 127.0.0.1 (RFC 6761). Other names are looked up by the
+ * system's resolver, which cannot be interrupted. When time runs out or
  * the call is cancelled the lookup is left to itself: it ends in the background, on a thread that is
  * the library's (that of a tws_group, which waits for it in tws_group_free()).
  *

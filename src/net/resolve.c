@@ -31,6 +31,33 @@ static int look_up(const char *host, const char *port, int flags, struct addrinf
     return getaddrinfo(host, port, &hints, list);
 }
 
+/* RFC 6761 6.3: localhost is this machine, by either family, whatever else a file or server says. */
+static bool is_localhost(const char *host)
+{
+    static const char name[] = "localhost";
+    size_t len = strlen(host);
+
+    if (len > 0 && host[len - 1] == '.')
+        len--;
+    return len >= sizeof name - 1 &&
+           strncasecmp(host + len - (sizeof name - 1), name, sizeof name - 1) == 0 &&
+           (len == sizeof name - 1 || host[len - sizeof name] == '.');
+}
+
+/* What need not be asked of anybody: literals, and localhost. */
+static bool known(const char *host, const char *port, struct addrinfo **list)
+{
+    struct addrinfo *second = NULL;
+
+    if (!is_localhost(host))
+        return look_up(host, port, AI_NUMERICHOST, list) == 0;
+    if (look_up("::1", port, AI_NUMERICHOST, list) != 0)
+        return look_up("127.0.0.1", port, AI_NUMERICHOST, list) == 0;
+    if (look_up("127.0.0.1", port, AI_NUMERICHOST, &second) == 0)
+        (*list)->ai_next = second;
+    return true;
+}
+
 static void lookup_put(struct lookup *l)
 {
     if (!base_ref_put(&l->refs))
@@ -108,7 +135,7 @@ int net_resolve(struct addrinfo **out, const char *host, uint16_t port, struct t
     pthread_mutex_init(&l->mu, NULL);
     memcpy(l->host, host, len + 1);
     snprintf(l->port, sizeof l->port, "%u", (unsigned)port);
-    if (look_up(l->host, l->port, AI_NUMERICHOST, out) == 0) { /* a literal: nobody is asked */
+    if (known(l->host, l->port, out)) {
         lookup_put(l);
         return 0;
     }

@@ -9,7 +9,7 @@
 
 /*
  * The addresses of a host (a name, or an IP literal without brackets) for TCP, in the system's order;
- * freeaddrinfo(). getaddrinfo() runs on a background thread; when the wait ends early it is left to
+ * freeaddrinfo(). localhost and names below it are ::1 and 127.0.0.1. getaddrinfo() runs on a background thread; when the wait ends early it is left to
  * itself. 0; -ETIMEDOUT; -ECANCELED; -ENOMEM or another -errno when there is no thread; or
  * getaddrinfo()'s error in *gai, with -EHOSTUNREACH.
  */

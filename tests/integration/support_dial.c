@@ -48,6 +48,7 @@ static void listen_at(struct fake *f, int family, uint16_t port, int backlog)
     int one = 1;
 
     fill_address(&addr, &len, family, port);
+    f->nfillers = 0;
     f->fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (family != AF_UNIX)
         setsockopt(f->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -73,25 +74,24 @@ void fake_listen(struct fake *f, int family, uint16_t port)
     listen_at(f, family, port, 64);
 }
 
-/* Linux drops what finds the queue full; the caller's attempts stay unanswered. */
-void fake_listen_deaf(struct fake *f)
+/* Linux drops what finds the queue full, so that further attempts stay unanswered. */
+void fake_listen_deaf(struct fake *f, int family, uint16_t port)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_storage addr;
+    socklen_t len;
 
-    listen_at(f, AF_INET, 0, 0);
-    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    in.sin_port = htons(f->port);
-    for (int i = 0; i < 64; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    listen_at(f, family, port, 0);
+    fill_address(&addr, &len, family, f->port);
+    while (f->nfillers < (int)(sizeof f->fillers / sizeof *f->fillers)) {
+        int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-        connect(fd, (struct sockaddr *)&in, sizeof in); /* stays open until the process ends */
-        if (poll(&p, 1, 20) == 0) {
-            close(fd);
+        f->fillers[f->nfillers++] = fd;
+        connect(fd, (struct sockaddr *)&addr, len);
+        if (poll(&p, 1, 20) == 0)
             return;
-        }
     }
-    fail_msg("a queue of length 0 took 64 connections");
+    fail_msg("a queue of length 0 took %d connections", f->nfillers);
 }
 
 void fake_close(struct fake *f)
@@ -99,6 +99,9 @@ void fake_close(struct fake *f)
     if (f->fd >= 0)
         close(f->fd);
     f->fd = -1;
+    for (int i = 0; i < f->nfillers; i++)
+        close(f->fillers[i]);
+    f->nfillers = 0;
     if (f->port == 0)
         unlink(f->host);
 }

@@ -10,14 +10,16 @@
 /* ---- The server's place ---- */
 
 struct fake {
-    int fd; /* listens; -1: closed */
+    int fd;         /* listens; -1: closed */
+    int fillers[8]; /* connections that fill the queue of a deaf one */
+    int nfillers;
     uint16_t port;
     char host[128]; /* "127.0.0.1:PORT", "[::1]:PORT", or the path of a Unix socket */
 };
 /* family AF_INET, AF_INET6 or AF_UNIX. port 0: any. */
 void fake_listen(struct fake *f, int family, uint16_t port);
 /* Listens with so short a queue, and that full, that further connections get no answer. */
-void fake_listen_deaf(struct fake *f);
+void fake_listen_deaf(struct fake *f, int family, uint16_t port);
 void fake_close(struct fake *f);
 /* The next connection; the test fails when none comes. */
 int fake_accept(struct fake *f);

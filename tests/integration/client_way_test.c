@@ -1,0 +1,658 @@
+/*
+ * The way to a server: names, several addresses, Unix sockets, descriptors and callbacks; time that
+ * runs out and tws_cancel_now() at every step; and a thousand clients at once.
+ */
+#include "support_dial.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- A resolver in the test's hands: this definition comes before the C library's. ---- */
+
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    int asked, answered;
+    bool open; /* slow.test is answered */
+} resolver = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+typedef int getaddrinfo_fn(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+static int wait_for_answer(void)
+{
+    pthread_mutex_lock(&resolver.mu);
+    resolver.asked++;
+    while (!resolver.open)
+        pthread_cond_wait(&resolver.changed, &resolver.mu);
+    resolver.answered++;
+    pthread_mutex_unlock(&resolver.mu);
+    return EAI_AGAIN;
+}
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **list)
+{
+    getaddrinfo_fn *real = (getaddrinfo_fn *)(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
+    struct addrinfo *second;
+    int r;
+
+    if (!host || hints->ai_flags & AI_NUMERICHOST)
+        return real(host, port, hints, list);
+    if (strcmp(host, "slow.test") == 0)
+        return wait_for_answer();
+    if (strcmp(host, "dual.test") != 0)
+        return real(host, port, hints, list);
+    r = real("::1", port, hints, list);
+    if (r == 0)
+        r = real("127.0.0.1", port, hints, &second);
+    if (r == 0)
+        (*list)->ai_next = second;
+    return r;
+}
+
+static int resolver_asked(void)
+{
+    int n;
+
+    pthread_mutex_lock(&resolver.mu);
+    n = resolver.asked - resolver.answered;
+    pthread_mutex_unlock(&resolver.mu);
+    return n;
+}
+
+/* Lets the abandoned lookups end. */
+static void resolver_answer(void)
+{
+    pthread_mutex_lock(&resolver.mu);
+    resolver.open = true;
+    pthread_cond_broadcast(&resolver.changed);
+    pthread_mutex_unlock(&resolver.mu);
+    WAIT_FOR(resolver_asked() == 0);
+    resolver.open = false;
+}
+
+/* ---- Several addresses ---- */
+
+/* The handshake's server side, and the end. */
+static void serve_one(struct fake *f, struct dialing *d)
+{
+    struct fake_request r;
+    int fd = fake_accept(f);
+
+    assert_true(fake_read_request(fd, &r));
+    fake_upgrade(fd, &r, "", NULL, 0);
+    dialing_join(d, TWS_OK);
+    close(fd);
+    dialing_end(d);
+}
+
+/* B195: a name with an address of each family, and a server on one of them. */
+static void test_either_family(void **state)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    static const char *const names[] = {"localhost", "dual.test"};
+    struct support_census before = support_census();
+    tws_dial_options opt;
+
+    (void)state;
+    tws_dial_options_init(&opt);
+    opt.attempt_delay = 60000; /* a refused attempt is not waited for */
+    for (int i = 0; i < 4; i++) {
+        struct fake f;
+        struct dialing d;
+        char url[256];
+
+        fake_listen(&f, families[i % 2], 0);
+        snprintf(url, sizeof url, "ws://%s:%u/", names[i / 2], f.port);
+        dialing_start(&d, url, &opt);
+        serve_one(&f, &d);
+        fake_close(&f);
+    }
+    support_assert_census(before);
+}
+
+/* One address does not answer: the next one is tried beside it, and the slow attempt is given up. */
+static void test_race(void **state)
+{
+    struct support_census before = support_census();
+    struct fake deaf, good;
+    struct dialing d;
+    tws_dial_options opt;
+    char url[256];
+
+    (void)state;
+    fake_listen_deaf(&deaf, AF_INET6, 0);
+    fake_listen(&good, AF_INET, deaf.port);
+    tws_dial_options_init(&opt);
+    opt.attempt_delay = 20;
+    snprintf(url, sizeof url, "ws://dual.test:%u/", good.port);
+    dialing_start(&d, url, &opt);
+    serve_one(&good, &d);
+    fake_close(&good);
+    fake_close(&deaf);
+    support_assert_census(before);
+}
+
+static void test_nobody_answers(void **state)
+{
+    struct fake f;
+    struct dialing d;
+    char url[256];
+
+    (void)state;
+    fake_listen(&f, AF_INET, 0);
+    fake_close(&f); /* a port that nobody listens on */
+    snprintf(url, sizeof url, "ws://dual.test:%u/", f.port);
+    dialing_start(&d, url, NULL);
+    dialing_join(&d, TWS_ERR_CONNECT);
+    assert_int_equal(d.error.sys_errno, ECONNREFUSED);
+    assert_int_equal(d.error.phase, TWS_PHASE_CONNECT);
+    assert_int_equal(d.error.cause, TWS_CAUSE_NETWORK);
+    assert_non_null(strstr(d.error.text, "dual.test"));
+    assert_non_null(strstr(d.error.text, "127.0.0.1:"));
+    dialing_end(&d);
+    dialing_start(&d, "ws://no-such-host.invalid/", NULL);
+    dialing_join(&d, TWS_ERR_RESOLVE);
+    assert_int_equal(d.error.phase, TWS_PHASE_RESOLVE);
+    assert_non_null(strstr(d.error.text, "no-such-host.invalid"));
+    dialing_end(&d);
+}
+
+static void test_source_address(void **state)
+{
+    struct fake f;
+    struct dialing d;
+    struct fake_request r;
+    struct sockaddr_in peer;
+    socklen_t len = sizeof peer;
+    tws_dial_options opt;
+    int fd;
+
+    (void)state;
+    fake_listen(&f, AF_INET, 0);
+    tws_dial_options_init(&opt);
+    opt.source_address = "127.0.0.3";
+    dialing_start_fake(&d, &f, "/", &opt);
+    fd = fake_accept(&f);
+    assert_int_equal(getpeername(fd, (struct sockaddr *)&peer, &len), 0);
+    assert_int_equal(ntohl(peer.sin_addr.s_addr), 0x7f000003);
+    assert_true(fake_read_request(fd, &r));
+    fake_upgrade(fd, &r, "", NULL, 0);
+    dialing_join(&d, TWS_OK);
+    close(fd);
+    dialing_end(&d);
+
+    opt.source_address = "::1";
+    dialing_start_fake(&d, &f, "/", &opt);
+    dialing_join(&d, TWS_ERR_CONNECT);
+    assert_non_null(strstr(d.error.text, "::1"));
+    dialing_end(&d);
+    fake_close(&f);
+}
+
+/* ---- Other ways ---- */
+
+static void test_unix_socket(void **state)
+{
+    struct support_census before = support_census();
+    struct fake f;
+    struct dialing d;
+    struct fake_request r;
+    char text[64];
+    tws_message m;
+    int fd;
+
+    (void)state;
+    fake_listen(&f, AF_UNIX, 0);
+    dialing_start_fake(&d, &f, "/x?y", NULL);
+    fd = fake_accept(&f);
+    assert_true(fake_read_request(fd, &r));
+    assert_string_equal(r.target, "/x?y");
+    assert_string_equal(r.host, "localhost");
+    fake_upgrade(fd, &r, "", "\x81\x02hi", 4);
+    dialing_join(&d, TWS_OK);
+    assert_ok(tws_read_message(d.conn, &m));
+    assert_string_equal(m.data, "hi");
+    tws_conn_peer_address(d.conn, text, sizeof text);
+    assert_string_equal(text, "unix");
+    assert_int_equal(strncmp(tws_response_url(d.response), "ws+unix:/", 9), 0);
+    close(fd);
+    dialing_end(&d);
+    fake_close(&f);
+    dialing_start_fake(&d, &f, "/", NULL);
+    dialing_join(&d, TWS_ERR_CONNECT);
+    assert_int_equal(d.error.sys_errno, ENOENT);
+    assert_non_null(strstr(d.error.text, f.host));
+    dialing_end(&d);
+    support_assert_census(before);
+}
+
+static void test_descriptor(void **state)
+{
+    struct support_census before = support_census();
+    tws_dial_options opt;
+    struct fake_request r;
+    struct dialing d;
+    tws_conn *c;
+    int pair[2];
+
+    (void)state;
+    tws_dial_options_init(&opt);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    opt.fd = pair[0];
+    dialing_start(&d, "ws://anything.example:81/", &opt);
+    assert_true(fake_read_request(pair[1], &r));
+    assert_string_equal(r.host, "anything.example:81");
+    fake_upgrade(pair[1], &r, "", NULL, 0);
+    dialing_join(&d, TWS_OK);
+    close(pair[1]);
+    dialing_end(&d);
+    /* It is the library's in any case. */
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    opt.fd = pair[0];
+    opt.timeout = -1;
+    assert_err(tws_dial(&c, "ws://x/", &opt, NULL, NULL), TWS_ERR_ARGUMENT);
+    assert_int_equal(fcntl(pair[0], F_GETFD), -1);
+    close(pair[1]);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    opt.timeout = 0;
+    opt.fd = pair[0];
+    assert_err(tws_dial(&c, "nonsense", &opt, NULL, NULL), TWS_ERR_ADDRESS);
+    assert_int_equal(fcntl(pair[0], F_GETFD), -1);
+    close(pair[1]);
+    support_assert_census(before);
+}
+
+struct callback {
+    int result, calls;
+    char host[64];
+    uint16_t port;
+    tws_ms timeout;
+};
+
+static int call_back(const char *host, uint16_t port, tws_ms timeout, void *arg)
+{
+    struct callback *k = arg;
+
+    k->calls++;
+    snprintf(k->host, sizeof k->host, "%s", host);
+    k->port = port;
+    k->timeout = timeout;
+    return k->result;
+}
+
+static void test_callback(void **state)
+{
+    struct callback k = {.calls = 0};
+    tws_dial_options opt;
+    struct fake_request r;
+    struct dialing d;
+    int pair[2];
+
+    (void)state;
+    tws_dial_options_init(&opt);
+    opt.connect = call_back;
+    opt.connect_arg = &k;
+    opt.connect_timeout = 9000;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    k.result = pair[0];
+    dialing_start(&d, "ws://[2001:db8::1]:81/", &opt);
+    assert_true(fake_read_request(pair[1], &r));
+    assert_string_equal(r.host, "[2001:db8::1]:81");
+    fake_upgrade(pair[1], &r, "", NULL, 0);
+    dialing_join(&d, TWS_OK);
+    assert_string_equal(k.host, "2001:db8::1");
+    assert_int_equal(k.port, 81);
+    assert_in_range(k.timeout, 1, 9000);
+    close(pair[1]);
+    dialing_end(&d);
+    k.result = -EHOSTUNREACH;
+    dialing_start(&d, "ws://x/", &opt);
+    dialing_join(&d, TWS_ERR_CONNECT);
+    assert_int_equal(d.error.sys_errno, EHOSTUNREACH);
+    assert_int_equal(k.port, 80);
+    dialing_end(&d);
+    dialing_start(&d, "ws+unix:/some/socket:/", &opt);
+    dialing_join(&d, TWS_ERR_CONNECT);
+    assert_string_equal(k.host, "");
+    assert_int_equal(k.port, 0);
+    assert_int_equal(k.calls, 3);
+    dialing_end(&d);
+}
+
+/* ---- Time and cancelling ---- */
+
+/* What a dial can be stuck in. */
+enum stage { AT_RESOLVE, AT_CONNECT, AT_RACE, AT_UNIX, AT_TLS, AT_HANDSHAKE, STAGES };
+static const tws_phase phases[] = {TWS_PHASE_RESOLVE, TWS_PHASE_CONNECT, TWS_PHASE_CONNECT,
+                                   TWS_PHASE_CONNECT, TWS_PHASE_TLS,     TWS_PHASE_HANDSHAKE};
+
+struct stuck {
+    struct fake f, second;
+    struct dialing d;
+    int asked;
+    int fds[80];
+    int nfds;
+};
+
+/* A Unix socket's queue, full. */
+static void fill_unix(struct stuck *s)
+{
+    for (;;) {
+        struct sockaddr_un un = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        snprintf(un.sun_path, sizeof un.sun_path, "%.107s", s->f.host);
+        if (connect(fd, (struct sockaddr *)&un, sizeof un) < 0) {
+            close(fd);
+            return;
+        }
+        assert_in_range(s->nfds, 0, 79);
+        s->fds[s->nfds++] = fd;
+    }
+}
+
+static void stick(struct stuck *s, enum stage stage, const tws_dial_options *opt)
+{
+    char url[256];
+
+    memset(s, 0, sizeof *s);
+    s->f.fd = s->second.fd = -1;
+    s->f.port = s->second.port = 1;
+    s->asked = resolver_asked();
+    switch (stage) {
+    case AT_RESOLVE:
+        snprintf(url, sizeof url, "ws://slow.test/");
+        break;
+    case AT_CONNECT:
+        fake_listen_deaf(&s->f, AF_INET, 0);
+        snprintf(url, sizeof url, "ws://%s/", s->f.host);
+        break;
+    case AT_RACE:
+        fake_listen_deaf(&s->f, AF_INET6, 0);
+        fake_listen_deaf(&s->second, AF_INET, s->f.port);
+        snprintf(url, sizeof url, "ws://dual.test:%u/", s->f.port);
+        break;
+    case AT_UNIX:
+        fake_listen(&s->f, AF_UNIX, 0);
+        fill_unix(s);
+        snprintf(url, sizeof url, "ws+unix:%s:/", s->f.host);
+        break;
+    default:
+        fake_listen(&s->f, AF_INET, 0);
+        snprintf(url, sizeof url, "%s://%s/", stage == AT_TLS ? "wss" : "ws", s->f.host);
+        break;
+    }
+    dialing_start(&s->d, url, opt);
+    if (stage == AT_RESOLVE)
+        WAIT_FOR(resolver_asked() > s->asked);
+    if (stage == AT_TLS || stage == AT_HANDSHAKE) {
+        char byte;
+
+        s->fds[s->nfds++] = fake_accept(&s->f);
+        assert_int_equal(recv(s->fds[0], &byte, 1, MSG_PEEK), 1); /* it waits for our answer */
+    }
+}
+
+static void unstick(struct stuck *s)
+{
+    resolver_answer();
+    dialing_end(&s->d);
+    for (int i = 0; i < s->nfds; i++)
+        close(s->fds[i]);
+    fake_close(&s->f);
+    fake_close(&s->second);
+}
+
+static void test_cancel(void **state)
+{
+    struct support_census before = support_census();
+
+    (void)state;
+    for (int stage = 0; stage < STAGES; stage++) {
+        tws_dial_options opt;
+        struct stuck s;
+
+        tws_dial_options_init(&opt);
+        opt.timeout = 0;
+        opt.attempt_delay = 20;
+        opt.cancel = tws_cancel_new();
+        stick(&s, (enum stage)stage, &opt);
+        support_pause_ms(stage == AT_RACE ? 60 : 5); /* likely in the wait; true in any case */
+        assert_false(atomic_load(&s.d.done));
+        tws_cancel_now(opt.cancel);
+        dialing_join(&s.d, TWS_ERR_CANCELLED);
+        assert_int_equal(s.d.error.phase, phases[stage]);
+        assert_int_equal(s.d.error.cause, TWS_CAUSE_LOCAL);
+        unstick(&s);
+        assert_true(tws_cancel_is_set(opt.cancel));
+        tws_cancel_free(opt.cancel);
+    }
+    support_assert_census(before);
+}
+
+/* One that is set already, and one for several dials; without effect on what has succeeded. */
+static void test_cancel_many(void **state)
+{
+    tws_dial_options opt;
+    struct dialing stuck[8], open;
+    struct fake f;
+    tws_message m;
+    int fd;
+
+    (void)state;
+    fake_listen(&f, AF_INET, 0);
+    tws_dial_options_init(&opt);
+    opt.timeout = 0;
+    opt.cancel = tws_cancel_new();
+    assert_false(tws_cancel_is_set(opt.cancel));
+    fd = dialing_open(&open, &f, &opt);
+    for (int i = 0; i < 8; i++)
+        dialing_start_fake(&stuck[i], &f, "/", &opt);
+    tws_cancel_now(opt.cancel);
+    tws_cancel_now(opt.cancel);
+    for (int i = 0; i < 8; i++) {
+        dialing_join(&stuck[i], TWS_ERR_CANCELLED);
+        dialing_end(&stuck[i]);
+    }
+    dialing_start_fake(&stuck[0], &f, "/", &opt);
+    dialing_join(&stuck[0], TWS_ERR_CANCELLED);
+    dialing_end(&stuck[0]);
+    fake_send_frame(fd, 0x81, "still", 5);
+    assert_ok(tws_read_message(open.conn, &m));
+    assert_string_equal(m.data, "still");
+    close(fd);
+    dialing_end(&open);
+    tws_cancel_free(opt.cancel);
+    tws_cancel_free(NULL);
+    fake_close(&f);
+}
+
+static void test_timeouts(void **state)
+{
+    struct support_census before = support_census();
+
+    (void)state;
+    for (int i = 0; i < 2 * STAGES; i++) {
+        enum stage stage = (enum stage)(i / 2);
+        tws_dial_options opt;
+        struct stuck s;
+
+        tws_dial_options_init(&opt);
+        opt.attempt_delay = 20;
+        if (i % 2) {
+            opt.timeout = 120;
+        } else {
+            opt.timeout = 0;
+            opt.resolve_timeout = stage == AT_RESOLVE ? 120 : 0;
+            opt.connect_timeout = stage >= AT_CONNECT && stage <= AT_UNIX ? 120 : 0;
+            opt.tls_timeout = stage == AT_TLS ? 120 : 0;
+            opt.handshake_timeout = stage == AT_HANDSHAKE ? 120 : 0;
+        }
+        stick(&s, stage, &opt);
+        dialing_join(&s.d, TWS_ERR_HANDSHAKE_TIMEOUT);
+        assert_int_equal(s.d.error.phase, phases[stage]);
+        assert_int_equal(s.d.error.cause, TWS_CAUSE_TIMEOUT);
+        unstick(&s);
+    }
+    support_assert_census(before);
+}
+
+/* A server that keeps sending, but never comes to the end. */
+static void test_drip(void **state)
+{
+    struct fake f;
+    struct dialing d;
+    struct fake_request r;
+    tws_dial_options opt;
+    int fd;
+
+    (void)state;
+    fake_listen(&f, AF_INET, 0);
+    tws_dial_options_init(&opt);
+    opt.handshake_timeout = 150;
+    dialing_start_fake(&d, &f, "/", &opt);
+    fd = fake_accept(&f);
+    assert_true(fake_read_request(fd, &r));
+    fake_say(fd, "HTTP/1.1 101 X\r\nX: ");
+    while (!atomic_load(&d.done) && client_send_bytes(fd, "y", 1))
+        support_pause_ms(5);
+    dialing_join(&d, TWS_ERR_HANDSHAKE_TIMEOUT);
+    close(fd);
+    dialing_end(&d);
+    /* The body of a refusal: what came in time. */
+    dialing_start_fake(&d, &f, "/", &opt);
+    fd = fake_accept(&f);
+    assert_true(fake_read_request(fd, &r));
+    fake_say(fd, "HTTP/1.1 403 X\r\nContent-Length: 100\r\n\r\npart");
+    dialing_join(&d, TWS_ERR_REFUSED);
+    assert_string_equal(tws_response_body(d.response, NULL), "part");
+    close(fd);
+    dialing_end(&d);
+    fake_close(&f);
+}
+
+/* ---- Resources ---- */
+
+static void test_no_descriptors(void **state)
+{
+    struct rlimit was, low;
+    struct fake f;
+    tws_conn *c;
+    tws_error e;
+    char url[256];
+    int held[256];
+    int n = 0;
+
+    (void)state;
+    fake_listen(&f, AF_INET, 0);
+    snprintf(url, sizeof url, "ws://%s/", f.host);
+    getrlimit(RLIMIT_NOFILE, &was);
+    low = was;
+    low.rlim_cur = 128;
+    setrlimit(RLIMIT_NOFILE, &low);
+    while (n < 256 && (held[n] = dup(f.fd)) >= 0)
+        n++;
+    tws_err err = tws_dial(&c, url, NULL, NULL, &e);
+    for (int i = 0; i < n; i++)
+        close(held[i]);
+    setrlimit(RLIMIT_NOFILE, &was);
+    fake_close(&f);
+    assert_int_equal(err, TWS_ERR_SYSTEM);
+    assert_int_equal(e.sys_errno, EMFILE);
+    assert_null(c);
+}
+
+/* ---- Many ---- */
+
+#define CLIENTS 1000
+
+struct crowd {
+    const char *url;
+    _Atomic int open, good;
+    tws_mutex *mu;
+    tws_cond *all;
+};
+
+static void crowd_client(void *arg)
+{
+    struct crowd *k = arg;
+    tws_conn *c;
+    tws_message m;
+    bool ok = tws_dial(&c, k->url, NULL, NULL, NULL) == TWS_OK;
+
+    tws_mutex_lock(k->mu, 0);
+    if (atomic_fetch_add(&k->open, 1) + 1 == CLIENTS)
+        tws_cond_broadcast(k->all);
+    while (atomic_load(&k->open) < CLIENTS) /* all of them at once */
+        tws_cond_wait(k->all, k->mu, 0);
+    tws_mutex_unlock(k->mu);
+    for (int i = 0; i < 3 && ok; i++)
+        ok = tws_write_text(c, "around") == TWS_OK && tws_read_message(c, &m) == TWS_OK &&
+             strcmp(m.data, "around") == 0;
+    ok = ok && tws_close(c, 1000, NULL) == TWS_OK;
+    if (c)
+        tws_conn_unref(c);
+    atomic_fetch_add(&k->good, ok);
+}
+
+/* A thousand light threads, each with a connection of its own, of one process. */
+static void test_thousand(void **state)
+{
+    struct support_census before = support_census();
+    tws_server_options opt;
+    tws_group_options go;
+    tws_group *g;
+    struct support_server s;
+    struct crowd k = {.mu = tws_mutex_new(), .all = tws_cond_new()};
+    char url[256];
+    struct rlimit files;
+
+    (void)state;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    support_server_options(&opt, support_echo, NULL);
+    opt.threads = TWS_THREADS_LIGHT;
+    support_server_start(&s, &opt);
+    snprintf(url, sizeof url, "ws://%s/", s.address);
+    k.url = url;
+    tws_group_options_init(&go);
+    go.threads = TWS_THREADS_LIGHT;
+    assert_ok(tws_group_new(&g, &go));
+    for (int i = 0; i < CLIENTS; i++)
+        assert_ok(tws_group_spawn(g, crowd_client, &k));
+    assert_ok(tws_group_wait(g, 0));
+    assert_int_equal(tws_group_count(g), 0);
+    assert_int_equal(atomic_load(&k.good), CLIENTS);
+    tws_group_free(g);
+    tws_server_free(s.server);
+    tws_cond_free(k.all);
+    tws_mutex_free(k.mu);
+    support_assert_census(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_either_family),  cmocka_unit_test(test_race),
+        cmocka_unit_test(test_nobody_answers), cmocka_unit_test(test_source_address),
+        cmocka_unit_test(test_unix_socket),    cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_callback),       cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel_many),    cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_drip),           cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_thousand),
+    };
+
+    return cmocka_run_group_tests_name("client_way", tests, NULL, NULL);
+}
