@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,7 @@ int fake_accept(struct fake *f)
 {
     struct pollfd p = {.fd = f->fd, .events = POLLIN};
     struct timeval tv = {.tv_sec = SUPPORT_HANG_MS / 1000};
+    int one = 1;
     int fd;
 
     if (poll(&p, 1, SUPPORT_HANG_MS) <= 0)
@@ -124,6 +126,7 @@ int fake_accept(struct fake *f)
     fd = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* refused by Unix sockets */
     return fd;
 }
 
@@ -282,21 +285,35 @@ static void dial(void *arg)
     atomic_store(&d->done, true);
 }
 
-void dialing_start(struct dialing *d, const char *url, const tws_dial_options *opt)
+tws_group *dialing_group(void)
 {
     const char *kind = getenv("TWS_TEST_THREADS");
     tws_group_options o;
+    tws_group *g;
 
-    memset(d, 0, sizeof *d);
-    snprintf(d->url_text, sizeof d->url_text, "%s", url);
-    d->url = d->url_text;
-    d->opt = opt;
     tws_group_options_init(&o);
     o.carriers = 2;
     if (kind && strcmp(kind, "light") == 0)
         o.threads = TWS_THREADS_LIGHT;
-    assert_ok(tws_group_new(&d->group, &o));
-    assert_ok(tws_group_spawn(d->group, dial, d));
+    assert_ok(tws_group_new(&g, &o));
+    return g;
+}
+
+void dialing_start_in(struct dialing *d, tws_group *g, const char *url, const tws_dial_options *opt)
+{
+    memset(d, 0, sizeof *d);
+    snprintf(d->url_text, sizeof d->url_text, "%s", url);
+    d->url = d->url_text;
+    d->opt = opt;
+    assert_ok(tws_group_spawn(g, dial, d));
+}
+
+void dialing_start(struct dialing *d, const char *url, const tws_dial_options *opt)
+{
+    tws_group *g = dialing_group();
+
+    dialing_start_in(d, g, url, opt);
+    d->group = g;
 }
 
 void dialing_start_fake(struct dialing *d, const struct fake *f, const char *path,

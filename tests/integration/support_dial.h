@@ -56,7 +56,7 @@ unsigned fake_finish(int fd);
 /* ---- The client's ---- */
 
 struct dialing {
-    tws_group *group;
+    tws_group *group; /* NULL: the caller's */
     const char *url;
     char url_text[512];
     const tws_dial_options *opt;
@@ -71,6 +71,10 @@ void dialing_start(struct dialing *d, const char *url, const tws_dial_options *o
 /* The same to a fake server: ws:// its host and a path. */
 void dialing_start_fake(struct dialing *d, const struct fake *f, const char *path,
                         const tws_dial_options *opt);
+/* On a thread of a group of the caller's, which several may share. */
+void dialing_start_in(struct dialing *d, tws_group *g, const char *url,
+                      const tws_dial_options *opt);
+tws_group *dialing_group(void);
 /* Waits for it, and expects this. */
 void dialing_join(struct dialing *d, tws_err wanted);
 /* Gives everything back. */

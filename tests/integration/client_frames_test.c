@@ -1,0 +1,350 @@
+/* A dialled connection's frames, both ways: masking keys, what a server may not send, timeouts. */
+#include "support_dial.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct fake fake;
+
+static int listen_fake(void **state)
+{
+    (void)state;
+    fake_listen(&fake, AF_INET, 0);
+    return 0;
+}
+
+static int close_fake(void **state)
+{
+    (void)state;
+    fake_close(&fake);
+    return 0;
+}
+
+/* ---- B176: masking keys ---- */
+
+#define CONNECTIONS 10
+#define ROUNDS 50 /* more than a batch, and more than are drawn one by one */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return memcmp(a, b, 4);
+}
+
+static void collect_keys(int fd, int count, uint8_t (*keys)[4], size_t *n)
+{
+    struct fake_frame *f = support_alloc(sizeof *f);
+
+    for (int i = 0; i < count; i++) {
+        assert_true(fake_read_frame(fd, f));
+        assert_int_equal(f->len, 5);
+        assert_memory_equal(f->data, "hello", 5);
+        memcpy(keys[(*n)++], f->key, 4);
+    }
+    free(f);
+}
+
+static void send_round(struct dialing *d)
+{
+    for (int i = 0; i < CONNECTIONS; i++)
+        for (int j = 0; j < ROUNDS; j++)
+            if (tws_write_text(d[i].conn, "hello") != TWS_OK)
+                _exit(9);
+}
+
+/* A fresh key for each frame, over connections that share what they share, and over a fork. */
+static void test_mask_keys(void **state)
+{
+    static uint8_t keys[3 * CONNECTIONS * ROUNDS][4];
+    struct dialing d[CONNECTIONS];
+    struct fake_request r;
+    tws_group *g = dialing_group();
+    char url[256];
+    int fds[CONNECTIONS];
+    size_t n = 0, repeats = 0;
+    int status;
+    pid_t child;
+
+    (void)state;
+    snprintf(url, sizeof url, "ws://%s/", fake.host);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        dialing_start_in(&d[i], g, url, NULL);
+        fds[i] = fake_accept(&fake);
+        assert_true(fake_read_request(fds[i], &r));
+        fake_upgrade(fds[i], &r, "", NULL, 0);
+        dialing_join(&d[i], TWS_OK);
+    }
+    send_round(d);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        send_round(d);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    send_round(d);
+    for (int i = 0; i < CONNECTIONS; i++)
+        collect_keys(fds[i], 3 * ROUNDS, keys, &n);
+    assert_int_equal(n, 3 * CONNECTIONS * ROUNDS);
+    qsort(keys, n, 4, compare_keys);
+    for (size_t i = 1; i < n; i++)
+        repeats += memcmp(keys[i - 1], keys[i], 4) == 0;
+    /* By chance one in 4,000 runs has a repeat; what is reused shows by the hundred. */
+    assert_in_range(repeats, 0, 2);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        close(fds[i]);
+        dialing_end(&d[i]);
+    }
+    tws_group_free(g);
+}
+
+/* ---- What a server may not send ---- */
+
+static void expect_end(const void *bytes, size_t len, tws_err wanted, unsigned code)
+{
+    struct dialing d;
+    tws_message m;
+    tws_error e;
+    int fd = dialing_open(&d, &fake, NULL);
+
+    assert_true(client_send_bytes(fd, bytes, len));
+    assert_err(tws_read_message(d.conn, &m), wanted);
+    assert_int_equal(m.len, 0);
+    assert_int_equal(fake_finish(fd), code);
+    tws_conn_error(d.conn, &e);
+    assert_int_equal(e.code, wanted);
+    dialing_end(&d);
+}
+
+/* B178: lengths of 64 bits. */
+static void test_huge_lengths(void **state)
+{
+    (void)state;
+    expect_end("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff", 10, TWS_ERR_PROTOCOL, 1002);
+    expect_end("\x82\x7f\x80\x00\x00\x00\x00\x00\x00\x00", 10, TWS_ERR_PROTOCOL, 1002);
+    expect_end("\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff"
+               "abc",
+               13, TWS_ERR_TOO_BIG, 1009);
+}
+
+/* B180, without compression: reserved bits on a first frame and on a continuation. */
+static void test_reserved_bits(void **state)
+{
+    (void)state;
+    expect_end("\x41\x03\xf2\x48\xcd\xc0\x04\xc9\xc9\x07\x00", 11, TWS_ERR_PROTOCOL, 1002);
+    expect_end("\x01\x03"
+               "abc"
+               "\xc0\x04\xc9\xc9\x07\x00",
+               11, TWS_ERR_PROTOCOL, 1002);
+    expect_end("\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00", 9, TWS_ERR_PROTOCOL, 1002);
+}
+
+/* RFC 6455 5.1: a server does not mask. */
+static void test_masked_frame(void **state)
+{
+    (void)state;
+    expect_end("\x81\x82\x01\x02\x03\x04\x69\x6b", 8, TWS_ERR_PROTOCOL, 1002);
+}
+
+/* ---- B189: pongs while a message is written in pieces ---- */
+
+struct pinger {
+    int fd;
+    _Atomic bool stop;
+    _Atomic int sent;
+    bool ok;
+};
+
+static void *ping_on(void *arg)
+{
+    struct pinger *p = arg;
+
+    p->ok = true;
+    while (!atomic_load(&p->stop) && p->ok) {
+        p->ok = client_send_bytes(p->fd, "\x89\x03xyz", 5);
+        atomic_fetch_add(&p->sent, 1);
+        support_pause_ms(1);
+    }
+    return NULL;
+}
+
+struct streamer {
+    tws_conn *conn;
+    const uint8_t *data;
+    tws_err err;
+};
+
+#define STREAMED (1 << 20)
+
+static void *stream(void *arg)
+{
+    struct streamer *s = arg;
+    tws_writer *w;
+
+    s->err = tws_next_writer(s->conn, TWS_BINARY, &w);
+    for (size_t at = 0; at < STREAMED && !s->err; at += 4096) {
+        s->err = tws_writer_write(w, s->data + at, 4096);
+        if (at % 65536 == 0)
+            support_pause_ms(1);
+    }
+    if (!s->err)
+        s->err = tws_writer_close(w);
+    return NULL;
+}
+
+static void test_pongs_between_fragments(void **state)
+{
+    uint8_t *data = support_alloc(STREAMED);
+    struct fake_frame *f = support_alloc(sizeof *f);
+    struct dialing d;
+    struct reader reader;
+    struct pinger pinger = {.fd = -1};
+    struct streamer streamer;
+    pthread_t ping_thread, stream_thread;
+    size_t got = 0;
+    int pongs = 0;
+
+    (void)state;
+    support_fill(data, STREAMED, 3);
+    pinger.fd = dialing_open(&d, &fake, NULL);
+    streamer = (struct streamer){.conn = d.conn, .data = data};
+    reader_start(&reader, d.conn);
+    support_thread(&ping_thread, ping_on, &pinger);
+    WAIT_FOR(atomic_load(&pinger.sent) > 0);
+    support_thread(&stream_thread, stream, &streamer);
+    for (bool last = false; !last;) {
+        assert_true(fake_read_frame(pinger.fd, f));
+        if ((f->first & 15) == CLIENT_PONG) {
+            assert_int_equal(f->len, 3);
+            assert_memory_equal(f->data, "xyz", 3);
+            pongs++;
+            continue;
+        }
+        assert_int_equal(f->first & 15, got == 0 ? CLIENT_BINARY : CLIENT_CONT);
+        assert_in_range(f->len, 0, STREAMED - got);
+        assert_memory_equal(f->data, data + got, f->len);
+        got += f->len;
+        last = f->first & CLIENT_FIN;
+    }
+    assert_int_equal(got, STREAMED);
+    assert_in_range(pongs, 1, 1000000);
+    atomic_store(&pinger.stop, true);
+    pthread_join(ping_thread, NULL);
+    pthread_join(stream_thread, NULL);
+    assert_true(pinger.ok);
+    assert_ok(streamer.err);
+    close(pinger.fd);
+    reader_join(&reader);
+    dialing_end(&d);
+    free(f);
+    free(data);
+}
+
+/* ---- Timeouts ---- */
+
+/* B192: half a frame, a receive timeout, the rest. */
+static void test_timeout_in_frame(void **state)
+{
+    struct dialing d;
+    tws_dial_options opt;
+    uint8_t frame[82] = {0x82, 80};
+    tws_message m;
+    int fd;
+
+    (void)state;
+    support_fill(frame + 2, 80, 5);
+    tws_dial_options_init(&opt);
+    opt.conn.read_timeout = 30;
+    fd = dialing_open(&d, &fake, &opt);
+    for (size_t cut = 0; cut < sizeof frame; cut += 9) {
+        if (cut > 0)
+            assert_true(client_send_bytes(fd, frame, cut));
+        assert_err(tws_read_message(d.conn, &m), TWS_ERR_TIMEOUT);
+        assert_true(client_send_bytes(fd, frame + cut, sizeof frame - cut));
+        assert_ok(tws_read_message(d.conn, &m));
+        assert_int_equal(m.len, 80);
+        assert_true(support_filled(m.data, 80, 5));
+    }
+    close(fd);
+    dialing_end(&d);
+}
+
+/* Keepalive and the idle timeout are kept as by a server's connections. */
+static void test_keepalive(void **state)
+{
+    struct fake_frame *f = support_alloc(sizeof *f);
+    struct dialing d;
+    struct reader reader;
+    tws_dial_options opt;
+    tws_stats st;
+    int fd;
+
+    (void)state;
+    tws_dial_options_init(&opt);
+    opt.conn.ping_interval = 20;
+    opt.conn.ping_timeout = 30;
+    fd = dialing_open(&d, &fake, &opt);
+    reader_start(&reader, d.conn);
+    for (int i = 0; i < 2; i++) {
+        assert_true(fake_read_frame(fd, f));
+        assert_int_equal(f->first, CLIENT_FIN | CLIENT_PING);
+        if (i == 0)
+            fake_send_frame(fd, CLIENT_FIN | CLIENT_PONG, f->data, f->len);
+    }
+    assert_err(reader_join(&reader), TWS_ERR_PEER_SILENT);
+    tws_conn_stats(d.conn, &st);
+    assert_true(st.rtt_us >= 0);
+    close(fd);
+    dialing_end(&d);
+
+    opt.conn.ping_interval = 0;
+    opt.conn.idle_timeout = 30;
+    fd = dialing_open(&d, &fake, &opt);
+    reader_start(&reader, d.conn);
+    assert_int_equal(fake_finish(fd), 1001);
+    assert_err(reader_join(&reader), TWS_ERR_IDLE);
+    dialing_end(&d);
+    free(f);
+}
+
+/* The server closes: the client answers by itself. */
+static void test_close(void **state)
+{
+    struct dialing d;
+    tws_message m;
+    tws_error e;
+    int fd;
+
+    (void)state;
+    fd = dialing_open(&d, &fake, NULL);
+    fake_send_frame(fd, CLIENT_FIN | CLIENT_CLOSE, "\x0f\xa0why", 5);
+    assert_err(tws_read_message(d.conn, &m), TWS_ERR_PEER_CLOSED);
+    assert_int_equal(fake_finish(fd), 4000);
+    assert_err(tws_close(d.conn, 1000, NULL), TWS_ERR_PEER_CLOSED);
+    tws_conn_error(d.conn, &e);
+    assert_int_equal(e.close_code, 4000);
+    assert_string_equal(e.reason, "why");
+    assert_true(e.clean);
+    dialing_end(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mask_keys),
+        cmocka_unit_test(test_huge_lengths),
+        cmocka_unit_test(test_reserved_bits),
+        cmocka_unit_test(test_masked_frame),
+        cmocka_unit_test(test_pongs_between_fragments),
+        cmocka_unit_test(test_timeout_in_frame),
+        cmocka_unit_test(test_keepalive),
+        cmocka_unit_test(test_close),
+    };
+
+    return cmocka_run_group_tests_name("client_frames", tests, listen_fake, close_fake);
+}
