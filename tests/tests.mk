@@ -20,6 +20,11 @@ LIGHT_TOO := conn_ server_ hub_ client_dial client_reconnect client_way client_r
 with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 	$(if $(strip $(foreach n,$(LIGHT_TOO),$(findstring tests/integration/$(n),$(p)))),$(p))))
 
+# Drivers of a server that run once more over TLS, with each kind of thread.
+TLS_TOO := cases_frames cases_handshake cases_resources cases_websockets
+with_tls = $(call with_light,$(1)) $(foreach k,tls tls-light,$(addsuffix @$(k),\
+	$(filter $(addprefix tests/integration/,$(addsuffix .py,$(TLS_TOO))),$(1))))
+
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
 TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
@@ -78,7 +83,7 @@ certs:
 test-build: $(call chosen,$(TEST_PROGS)) \
 	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES))
 test-run:
-	@$(RUN_TESTS) $(call with_light,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
+	@$(RUN_TESTS) $(call with_tls,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
 tsan-build: $(call chosen,$(TSAN_PROGS))
 tsan-run:
 	@$(RUN_TESTS) --name tsan --timeout 400 $(call with_light,$(call chosen,$(TSAN_PROGS)))

@@ -8,6 +8,7 @@ import struct
 import time
 import typing
 
+import _tls
 from _examples import PATIENCE
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -134,7 +135,7 @@ def parse_frame(data, rsv1=False):
 class Client:
     """One connection. Use it in a `with`, or call close()."""
 
-    def __init__(self, address, small=False, patience=PATIENCE):
+    def __init__(self, address, small=False, patience=PATIENCE, secure=False):
         """small: buffers of a few KiB on both sides, so that the server's writes soon have to wait."""
         self.patience = patience
         self.rsv1 = False  # whether the server may compress
@@ -148,6 +149,8 @@ class Client:
         self.socket.settimeout(patience)
         self.socket.connect((host.strip("[]"), int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if secure:
+            self.socket = _tls.TlsSocket(self.socket)
 
     def __enter__(self):
         return self
@@ -230,6 +233,12 @@ class Client:
             pass
         data, self.data = self.data, b""
         return data
+
+    def quiet(self):
+        """Whether nothing has come that is not read yet."""
+        if isinstance(self.socket, _tls.TlsSocket):
+            return self.socket.quiet()
+        return not select.select([self.socket], [], [], 0)[0]
 
     def hung_up(self):
         """Whether the server has ended its side, whatever lies unread before that."""

@@ -6,6 +6,7 @@ import sys
 import types
 import unittest
 
+import _tls
 from _examples import Program, build_path, wait_for
 from _rawclient import CLOSE, Client, Frame, opened
 
@@ -14,17 +15,20 @@ SPARE_CARRIERS = 4
 
 
 class Settings:
-    """Which kind of thread the server runs its connections on."""
+    """Which kind of thread the server runs its connections on, and whether they speak TLS."""
     kind = "kernel"
+    secure = _tls.wanted()
 
 
 def kind_options():
-    """The option of echo for the kind of thread; the kernel's threads are the default."""
-    return [] if Settings.kind == "kernel" else ["--threads", Settings.kind]
+    """The options of echo for both; the kernel's threads are the default."""
+    kind = () if Settings.kind == "kernel" else ("--threads", Settings.kind)
+    return [*kind, *(_tls.options() if Settings.secure else ())]
 
 
 def main():
-    """Runs the module's tests for each kind of thread in TWS_TEST_THREADS (words; default: kernel)."""
+    """Runs the module's tests for each kind of thread in TWS_TEST_THREADS (words; default: kernel), over TLS when
+    TWS_TEST_TLS is 1."""
     good = True
     for kind in os.environ.get("TWS_TEST_THREADS", "kernel").split():
         Settings.kind = kind
@@ -46,6 +50,7 @@ class Server(Program):
         command = (name,) if isinstance(name, str) else name
         super().__init__(owner, *command, "--listen", LOCAL, *options, **popen)
         [self.address] = self.addresses()
+        self.secure = any(word.startswith("--tls") for word in options)
         self.pid = self.process.pid
 
     def proc(self, *parts):
@@ -99,11 +104,11 @@ class Server(Program):
 
     def client(self, **options):
         """A connection without its handshake."""
-        return Client(self.address, **options)
+        return Client(self.address, secure=self.secure, **options)
 
     def open(self, **options):
         """A connection with its handshake."""
-        return opened(self.address, **options)
+        return opened(self.address, secure=self.secure, **options)
 
 
 class ServerCase(unittest.TestCase):

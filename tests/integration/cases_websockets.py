@@ -6,6 +6,7 @@ import unittest
 
 import websockets
 
+import _tls
 from _examples import PATIENCE, quiet_loop
 from _server import Server, kind_options, main
 
@@ -21,7 +22,8 @@ class Websockets(unittest.IsolatedAsyncioTestCase):
         await asyncio.to_thread(self.server.end_well)
 
     def connect(self, **options):
-        return websockets.connect(f"ws://{self.server.address}/", open_timeout=PATIENCE,
+        trust = _tls.client_context() if self.server.secure else None
+        return websockets.connect(f"{'wss' if trust else 'ws'}://{self.server.address}/", ssl=trust, open_timeout=PATIENCE,
                                   close_timeout=PATIENCE, max_size=None, **options)
 
     async def echo(self, client, message, expected=None):

@@ -131,6 +131,15 @@ def build_gorilla():
     return build("gorilla", tool("go"), "build", "-C", str(HERE / "clients" / "gorilla"), "-o", "OUT", ".")
 
 
+def build_java():
+    """The class path."""
+    path = out_path("interop", "java")
+    status, said = run([tool("javac"), "-d", path, str(HERE / "clients" / "Java.java")])
+    if status != 0:
+        raise AssertionError(f"Java.java cannot be compiled: {said}")
+    return path
+
+
 def build_lws():
     return build("lws", tool("cc"), "-D_GNU_SOURCE", "-O1", "-o", "OUT", str(HERE / "clients" / "lws.c"),
                  "-lwebsockets")

@@ -59,9 +59,6 @@ class Servers(unittest.TestCase):
     def test_gorilla(self):
         self.check("gorilla")
 
-    def test_gws(self):
-        self.check("gws")
-
     def test_npm_ws(self):
         self.check("ws")
 

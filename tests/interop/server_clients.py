@@ -9,7 +9,7 @@ import unittest.mock
 
 import websockets
 
-from _kit import (CERTS, HERE, PATIENCE, build_gorilla, build_lws, build_peer, cert, folder, out_path, run, tls_options,
+from _kit import (CERTS, HERE, PATIENCE, build_gorilla, build_java, build_lws, build_peer, cert, folder, out_path, run, tls_options,
                   tool)
 from _browser import Browser, Chromium
 from _server import Server
@@ -62,7 +62,7 @@ class Plain(unittest.TestCase):
 
     def test_java(self):
         trust = [f"-Djavax.net.ssl.trustStore={CERTS}/ca.p12", "-Djavax.net.ssl.trustStorePassword=secret"]
-        self.assert_ok([tool("java"), *(trust if self.SECURE else ()), str(CLIENTS / "Java.java"), self.url])
+        self.assert_ok([tool("java"), *(trust if self.SECURE else ()), "-cp", build_java(), "Java", self.url])
 
     def test_npm_ws(self):
         build_peer("ws")
@@ -117,7 +117,7 @@ class Secure(Plain):
     def test_untrusted_is_refused_by_them(self):
         """The CA matters: without it, each client refuses; the server lives on."""
         for command in ([build_gorilla(), self.url],
-                        [tool("java"), str(CLIENTS / "Java.java"), self.url]):
+                        [tool("java"), "-cp", build_java(), "Java", self.url]):
             status, said = run(command)
             self.assertEqual(status, 1, said)
             self.assertRegex(said, "(?i)certificate|certification")

@@ -1,6 +1,6 @@
 // Java's own WebSocket client (java.net.http) against an echo server: sizes, fragments, a ping, the closing handshake.
 //
-// usage: java Java.java URL    prints "ok" and ends with 0 when everything came back as it left;
+// usage: java Java URL    prints "ok" and ends with 0 when everything came back as it left;
 // -Djavax.net.ssl.trustStore=... for wss
 
 import java.io.ByteArrayOutputStream;
