@@ -20,18 +20,6 @@ static inline void base_ref_get(struct base_ref *r)
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
 }
 
-/* For who knows the object without a reference: false when the last one has gone. */
-static inline bool base_ref_try_get(struct base_ref *r)
-{
-    uint32_t n = atomic_load_explicit(&r->count, memory_order_relaxed);
-
-    while (n > 0)
-        if (atomic_compare_exchange_weak_explicit(&r->count, &n, n + 1, memory_order_relaxed,
-                                                  memory_order_relaxed))
-            return true;
-    return false;
-}
-
 /* True when that was the last one: all writes of the others are visible, and nobody else is left. */
 static inline bool base_ref_put(struct base_ref *r)
 {

@@ -327,7 +327,7 @@ void hub_empty(tws_hub *h)
         if (!s)
             continue;
         m = s->member;
-        alive = base_ref_try_get(&m->conn->refs);
+        alive = conn_try_ref(m->conn);
         member_gone_locked(h, m);
         pthread_mutex_unlock(&h->mu);
         if (alive) {

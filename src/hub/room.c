@@ -1,6 +1,5 @@
 #include "hub/room.h"
 
-#include "base/ref.h"
 #include "conn/conn.h"
 
 #include <string.h>
