@@ -5,6 +5,7 @@
 #
 #   ca.pem                the CA that tests trust          ca.key
 #   server.pem            localhost, 127.0.0.1, ::1        server.key; server-locked.key (password "secret")
+#   server-both.pem       certificate and key in one file
 #   other-server.pem      the same names, another key      other-server.key (for reloading)
 #   name.pem              name.example, *.wild.example     name.key (for SNI)
 #   expired.pem, future.pem, wrong-name.pem, wrong-ip.pem, no-names.pem (CN=localhost alone)
@@ -83,6 +84,7 @@ sign untrusted localhost untrusted-ca "$server$local"
 sign chain localhost intermediate "$server$local"
 cp chain.pem truncated.pem
 cat intermediate.pem >>chain.pem
+cat server.pem server.key >server-both.pem
 sign client 'test client' ca "$client"
 sign untrusted-client 'test client' untrusted-ca "$client"
 openssl pkey -in server.key -aes256 -passout pass:secret -out server-locked.key

@@ -42,6 +42,8 @@ cross cmd:qemu-aarch64 qemu-user
 autobahn cmd:/usr/bin/python3 python3
 autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
+autobahn cmd:openssl openssl
+autobahn cmd:/usr/sbin/haproxy haproxy
 interop py:websockets python3-websockets
 interop cmd:openssl openssl
 interop cmd:chromium chromium

@@ -9,6 +9,9 @@ AUTOBAHN_URL ?=
 # Kinds of thread that the echo example runs its connections on, one run for each.
 AUTOBAHN_THREADS ?= kernel light
 
+# All of it once more over TLS; empty: not.
+AUTOBAHN_TLS ?= yes
+
 AUTOBAHN_CLIENT := $(B)/tests/autobahn_client
 
 .PHONY: autobahn
@@ -17,9 +20,10 @@ AUTOBAHN_CLIENT := $(B)/tests/autobahn_client
 autobahn:
 	@scripts/deps.sh --quiet build autobahn
 	@$(if $(AUTOBAHN_URL),,$(SUBMAKE) $(B)/examples/echo $(AUTOBAHN_CLIENT))
+	@$(if $(AUTOBAHN_TLS),scripts/certs.sh $(CERTS))
 	@$(PYTHON) tests/autobahn/run.py --out $(B)/autobahn --exclude '$(AUTOBAHN_EXCLUDE)' --cases '$(AUTOBAHN_CASES)' \
 	  $(if $(AUTOBAHN_URL),--url '$(AUTOBAHN_URL)',--echo $(B)/examples/echo \
-	  --threads '$(AUTOBAHN_THREADS)' --client $(AUTOBAHN_CLIENT))
+	  --threads '$(AUTOBAHN_THREADS)' --client $(AUTOBAHN_CLIENT) $(if $(AUTOBAHN_TLS),--tls $(CERTS)))
 
 $(AUTOBAHN_CLIENT): $(B)/obj/tests/autobahn/autobahn_client.o $(STATIC_LIB)
 	@mkdir -p $(@D)

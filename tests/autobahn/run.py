@@ -36,6 +36,7 @@ def arguments():
     parser.add_argument("--threads", default="kernel", help="its kinds of thread, separated by blanks: a run for each")
     parser.add_argument("--url", help="a server that runs already, instead")
     parser.add_argument("--client", help="client program to run against the testsuite's fuzzing server")
+    parser.add_argument("--tls", metavar="CERTS", help="run all of it once more over TLS, with certificates from here")
     parser.add_argument("--exclude", default="", help="case patterns to leave out, separated by blanks")
     parser.add_argument("--cases", default="", help="only these patterns; the number of cases is then not judged")
     parser.add_argument("--minutes", type=float, default=20, help="time limit of each run")
@@ -181,7 +182,7 @@ def find_index(report, log_path):
     return index
 
 
-# ---- the client under test ----
+# ---- TLS: the referee has none, so haproxy stands between ----
 
 def free_port():
     with socket.socket() as s:
@@ -197,8 +198,46 @@ def await_listener(port, process):
             return
         except OSError:
             time.sleep(0.05)
-    raise Fault("the fuzzing server does not listen")
+    raise Fault("what should listen does not")
 
+
+class Terminator:
+    """haproxy, passing bytes on: TLS on one side of it, none on the other."""
+
+    def __init__(self, args, name, bind, server):
+        self.port = free_port()
+        path = os.path.join(args.out, name + ".haproxy")
+        with open(path, "w", encoding="ascii") as f:
+            f.write("defaults\n    mode tcp\n    timeout connect 30s\n    timeout client 300s\n    timeout server 300s\n"
+                    f"listen tls\n    bind 127.0.0.1:{self.port} {bind}\n    server one {server}\n")
+        program = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        if not program:
+            raise Fault("haproxy is not here; on Debian: apt-get install haproxy")
+        self.process = subprocess.Popen([program, "-db", "-f", path], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            await_listener(self.port, self.process)
+        except Fault:
+            self.stop()
+            raise
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def before_server(args, address):
+    """In front of a server that speaks TLS."""
+    ca = os.path.join(args.tls, "ca.pem")
+    return Terminator(args, "server", "", f"{address} ssl verify required ca-file {ca} verifyhost localhost")
+
+
+def before_referee(args, address):
+    """In front of the referee, for a client that speaks TLS."""
+    return Terminator(args, "client", f"ssl crt {os.path.join(args.tls, 'server-both.pem')}", address)
+
+
+# ---- the client under test ----
 
 def await_report(report, process):
     """kosoku ends when the client has asked for the report; wstest writes it and goes on serving."""
@@ -212,21 +251,33 @@ def await_report(report, process):
             time.sleep(0.05)
 
 
-def client_run(args):
+def run_client(args, port, secure):
+    """Its fault, or None."""
+    terminator = before_referee(args, f"127.0.0.1:{port}") if secure else None
+    env = dict(os.environ, SSL_CERT_FILE=os.path.join(args.tls or "", "ca.pem"))
+    url = f"wss://127.0.0.1:{terminator.port}" if secure else f"ws://127.0.0.1:{port}"
+    try:
+        status = subprocess.run([args.client, url], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=env,
+                                timeout=args.minutes * 60).returncode
+        return f"the client ended with status {status}" if status else None
+    except subprocess.TimeoutExpired:
+        return f"the client was cut after {args.minutes:.0f} minutes"
+    finally:
+        if terminator:
+            terminator.stop()
+
+
+def client_run(args, secure=False):
     """The client before the fuzzing server: the report's index, and the client's fault or None."""
     port = free_port()
-    url = f"ws://127.0.0.1:{port}"
-    command, report, log_path = prepare("fuzzingserver", url, "client-report", args)
+    command, report, log_path = prepare("fuzzingserver", f"ws://127.0.0.1:{port}",
+                                        "client-report" + ("-tls" if secure else ""), args)
     with open(log_path, "wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         try:
             await_listener(port, process)
-            status = subprocess.run([args.client, url], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                    timeout=args.minutes * 60).returncode
-            fault = f"the client ended with status {status}" if status else None
+            fault = run_client(args, port, secure)
             await_report(report, process)
-        except subprocess.TimeoutExpired:
-            fault = f"the client was cut after {args.minutes:.0f} minutes"
         finally:
             process.terminate()
             try:
@@ -282,13 +333,19 @@ def verdict(index, fault, args):
     return passed, failed
 
 
-def server_run(args, kind=None):
+def server_run(args, kind=None, secure=False):
     """One server, all cases; without a kind of thread it runs already."""
-    echo = Echo(args.echo, "--threads", kind) if kind else None
-    end = None
+    name = "-".join(["report", *([kind] if kind else []), *(["tls"] if secure else [])])
+    tls = ["--tls", *(os.path.join(args.tls, "server" + end) for end in (".pem", ".key"))] if secure else []
+    echo = Echo(args.echo, "--threads", kind, *tls) if kind else None
+    terminator = end = None
     try:
-        index = referee(echo.url if echo else args.url, f"report-{kind}" if kind else "report", args)
+        if secure:
+            terminator = before_server(args, echo.url.partition("//")[2])
+        index = referee(f"ws://127.0.0.1:{terminator.port}" if secure else echo.url if echo else args.url, name, args)
     finally:
+        if terminator:
+            terminator.stop()
         end = echo.stop() if echo else None
     return index, end
 
@@ -296,8 +353,11 @@ def server_run(args, kind=None):
 def runs(args):
     """What is to be done, as functions."""
     kinds = args.threads.split() if args.echo else [None] if args.url else []
-    servers = [lambda args, kind=kind: server_run(args, kind) for kind in kinds]
-    return servers + ([client_run] if args.client else [])
+    ways = [False, True] if args.tls else [False]
+    servers = [lambda args, kind=kind, way=way: server_run(args, kind, way)
+               for way in (ways if args.echo else [False]) for kind in kinds]
+    clients = [lambda args, way=way: client_run(args, way) for way in ways]
+    return servers + (clients if args.client else [])
 
 
 def run(args):
