@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing for the named groups, or prints the command that would and fails.
-# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz cross autobahn interop bench
+# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz cross debug autobahn interop bench
 #   --quiet   say nothing when nothing is missing
 #   --list    print the packages that are missing and stop
 #   --hint    print the command, install nothing
@@ -8,8 +8,8 @@
 set -u
 
 # One line per need: GROUP PROBE PACKAGE [optional]. A probe is a command on PATH (cmd:), a C header (hdr:), a runtime
-# library of clang (rt:), any file (file:) or a module of Debian's Python (py:). What is optional is installed where that is possible and does without saying
-# no where it is not: the tests that want it count themselves as skipped.
+# library of clang (rt:), any file (file:) or a module of Debian's Python (py:). What is optional is installed where that
+# is possible and does without saying no where it is not: the tests that want it count themselves as skipped.
 needs() {
     cat <<'LIST'
 build cmd:gcc gcc
@@ -39,6 +39,8 @@ fuzz rt:fuzzer libclang-rt-dev
 cross cmd:aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 cross file:/usr/aarch64-linux-gnu/include/stdlib.h libc6-dev-arm64-cross
 cross cmd:qemu-aarch64 qemu-user
+debug cmd:gdb gdb
+debug cmd:valgrind valgrind
 autobahn cmd:/usr/bin/python3 python3
 autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
@@ -74,7 +76,7 @@ for arg in "$@"; do
         --quiet) quiet=1 ;;
         --list) list=1 ;;
         --hint) hint=1 ;;
-        build | test | check | fuzz | cross | autobahn | interop | bench) groups+=("$arg") ;;
+        build | test | check | fuzz | cross | debug | autobahn | interop | bench) groups+=("$arg") ;;
         *)
             echo "deps.sh: unknown argument '$arg'" >&2
             exit 2

@@ -100,4 +100,4 @@ $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(OBJECTS_LIB)
 
 include tests/autobahn/autobahn.mk
 include tests/fuzz/fuzz.mk
-include tests/cross/cross.mk
+include tests/threads/threads.mk

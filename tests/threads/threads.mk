@@ -1,17 +1,17 @@
-# Light threads with the other ways to switch: AArch64's, emulated, and ucontext, which other processors get. Only the
-# layers that the switch is used in are built, with the unit tests of light threads.
+# Light threads under debuggers, and with the other ways to switch: AArch64's, emulated, and ucontext, which other
+# processors get. For these only the layers that the switch is used in are built, with the unit tests of light threads.
 
 CROSS_TESTS := task_light_test task_sync_test task_wake_test
 CROSS_SRCS := $(sort $(wildcard src/base/*.c src/task/*.c src/task/light/*.c src/task/light/*.S))
 CROSS_DEPS := $(CROSS_SRCS) $(wildcard src/base/*.h src/task/*.h src/task/light/*.h include/tws/*.h tests/unit/*.h) \
-	$(wildcard tests/cross/shim/*.h) tests/cross/cross.mk
+	$(wildcard tests/threads/shim/*.h) tests/threads/threads.mk
 CROSS_FLAGS := -std=c11 -O1 -g -pthread -D_GNU_SOURCE -Iinclude -Isrc -Itests/unit $(WARN_FLAGS)
 AARCH64_CC ?= aarch64-linux-gnu-gcc
 QEMU_AARCH64 ?= qemu-aarch64
 AARCH64_PROGS := $(addprefix $(BUILD)/aarch64/,$(CROSS_TESTS))
 UCONTEXT_PROGS := $(addprefix $(BUILD)/ucontext/,$(CROSS_TESTS))
 
-.PHONY: test-aarch64 test-ucontext aarch64-run ucontext-run
+.PHONY: test-aarch64 test-ucontext test-debuggers aarch64-run ucontext-run
 
 ## test-aarch64: the tests of light threads on an emulated AArch64; installs compiler and emulator
 test-aarch64:
@@ -24,7 +24,7 @@ aarch64-run: $(AARCH64_PROGS)
 $(AARCH64_PROGS): $(BUILD)/aarch64/%: tests/unit/%.c $(CROSS_DEPS)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(AARCH64_CC) $(CROSS_FLAGS) -Itests/cross/shim -static $< $(CROSS_SRCS) -lm -o $@
+	$(Q)$(AARCH64_CC) $(CROSS_FLAGS) -Itests/threads/shim -static $< $(CROSS_SRCS) -lm -o $@
 
 ## test-ucontext: the tests of light threads with the switch of processors that have none of their own
 test-ucontext:
@@ -39,3 +39,10 @@ $(UCONTEXT_PROGS): $(BUILD)/ucontext/%: tests/unit/%.c $(CROSS_DEPS)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CROSS_FLAGS) -DLIGHT_UCONTEXT -fsanitize=address,undefined -fno-sanitize-recover=all $< $(CROSS_SRCS) \
 	  -lcmocka -lm -o $@
+
+## test-debuggers: light threads under gdb and Valgrind; installs them
+test-debuggers:
+	@scripts/deps.sh --quiet build test debug
+	@rm -f $(BUILD)/obj/src/task/light/stack.o # built before Valgrind was installed, it would not know it
+	@$(SUBMAKE) VARIANT=release examples
+	@$(RUN_TESTS) --name debuggers tests/threads/debuggers.py
