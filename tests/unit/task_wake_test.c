@@ -1,4 +1,5 @@
-/* Waking: a park that is gone at once, helpers that have been promised, sockets without a carrier. */
+/* Waking: a park that is gone at once, helpers that have been promised, sockets without a carrier; and
+ * placing new light threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,12 +133,81 @@ static void test_shutdown_without_carrier(void **state)
     close(fds[1]);
 }
 
+/* ---- Placing ---- */
+
+struct toiler {
+    _Atomic(struct light_carrier *) carrier;
+    _Atomic bool stop;
+};
+
+/* Keeps its carrier busy and comes back often. */
+static void toil(void *arg)
+{
+    struct toiler *w = arg;
+
+    atomic_store(&w->carrier, light_current()->carrier);
+    while (!atomic_load(&w->stop)) {
+        int64_t end = base_clock_ns() + 2 * BASE_NS_PER_MS;
+
+        while (base_clock_ns() < end) {
+        }
+        task_sleep(TASK_NOW);
+    }
+}
+
+static void test_load_is_measured(void **state)
+{
+    struct task_runtime *rt = runtime();
+    struct toiler w = {.stop = false};
+    struct light_carrier *c;
+    int64_t end = base_clock_ns() + WAIT_LONG;
+
+    (void)state;
+    assert_int_equal(task_spawn(rt, toil, &w), 0);
+    while (!(c = atomic_load(&w.carrier)) || atomic_load(&c->load) < 90) {
+        assert_true(base_clock_ns() < end);
+        task_sleep(base_clock_ns() + BASE_NS_PER_MS);
+    }
+    atomic_store(&w.stop, true);
+    while (atomic_load(&c->load) > 10) {
+        assert_true(base_clock_ns() < end);
+        task_sleep(base_clock_ns() + BASE_NS_PER_MS);
+    }
+    task_runtime_free(rt);
+}
+
+static uint32_t picked(uint32_t tasks0, uint32_t load0, uint32_t tasks1, uint32_t load1)
+{
+    struct light_carrier c[2] = {{.index = 0}, {.index = 1}};
+    struct light_runtime rt = {.carrier_count = 2, .carriers = c};
+
+    atomic_store(&c[0].tasks, tasks0);
+    atomic_store(&c[0].load, load0);
+    atomic_store(&c[1].tasks, tasks1);
+    atomic_store(&c[1].load, load1);
+    return light_pick_carrier(&rt)->index;
+}
+
+static void test_new_ones_go_where_less_is_done(void **state)
+{
+    (void)state;
+    assert_int_equal(picked(4, 10, 3, 10), 1); /* the fewest */
+    assert_int_equal(picked(3, 40, 4, 0), 0);  /* not much is done anywhere */
+    assert_int_equal(picked(3, 90, 4, 10), 1);
+    assert_int_equal(picked(3, 90, 4, 80), 0); /* both are busy */
+    assert_int_equal(picked(1000, 90, 1200, 10), 1);
+    assert_int_equal(picked(1000, 90, 1500, 10), 0); /* it has got many more already */
+    assert_int_equal(picked(3, 10, 4, 90), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_park_is_gone),
         cmocka_unit_test(test_helper_is_promised_once),
         cmocka_unit_test(test_shutdown_without_carrier),
+        cmocka_unit_test(test_load_is_measured),
+        cmocka_unit_test(test_new_ones_go_where_less_is_done),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,11 @@
 #include <unistd.h>
 
 #define DEFAULT_STUCK_MS 10
+/* Placing new light threads: percent of time at work that is much, and how much more than another's;
+ * how many more of them a less busy carrier may get. */
+#define LOAD_HIGH 50
+#define LOAD_GAP 30
+#define LOAD_SLACK 16
 #if defined(LIGHT_ASAN) || defined(LIGHT_TSAN)
 #define STACK_FACTOR 4 /* instrumented frames are larger */
 #else
@@ -171,17 +176,29 @@ static void light_main(void)
     light_end(t);
 }
 
-/* The carrier with the fewest light threads; of equal ones the less busy. */
-static struct light_carrier *pick_carrier(struct light_runtime *rt)
+static bool much_busier(const struct light_carrier *a, const struct light_carrier *b)
 {
-    struct light_carrier *best = &rt->carriers[0];
+    uint32_t load = atomic_load_explicit(&a->load, memory_order_relaxed);
 
-    for (uint32_t i = 1; i < rt->carrier_count; i++) {
+    return load >= LOAD_HIGH &&
+           load >= atomic_load_explicit(&b->load, memory_order_relaxed) + LOAD_GAP;
+}
+
+/* Where that one is much busier than another, the other, unless it has many more already: what new
+ * ones will cost is not known, and the load is that of a while ago. */
+struct light_carrier *light_pick_carrier(struct light_runtime *rt)
+{
+    struct light_carrier *fewest = &rt->carriers[0], *best;
+
+    for (uint32_t i = 1; i < rt->carrier_count; i++)
+        if (atomic_load(&rt->carriers[i].tasks) < atomic_load(&fewest->tasks))
+            fewest = &rt->carriers[i];
+    best = fewest;
+    for (uint32_t i = 0; i < rt->carrier_count; i++) {
         struct light_carrier *c = &rt->carriers[i];
-        uint32_t tasks = atomic_load(&c->tasks), least = atomic_load(&best->tasks);
+        uint32_t tasks = atomic_load(&fewest->tasks);
 
-        if (tasks < least ||
-            (tasks == least && atomic_load(&c->busy_ns) < atomic_load(&best->busy_ns)))
+        if (much_busier(best, c) && atomic_load(&c->tasks) <= tasks + tasks / 4 + LOAD_SLACK)
             best = c;
     }
     return best;
@@ -201,7 +218,7 @@ static int light_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
     t->stack = stack;
     t->fn = fn;
     t->arg = arg;
-    t->carrier = pick_carrier(lr);
+    t->carrier = light_pick_carrier(lr);
     light_context_make(&t->context, stack.low, (size_t)((char *)t - stack.low), light_main);
     pthread_mutex_lock(&rt->mu);
     rt->count++;

@@ -82,6 +82,7 @@ struct light_carrier {
     struct light_pace pace;   /* driver's */
     _Atomic uint32_t tasks;   /* light threads that live here */
     _Atomic uint64_t busy_ns; /* spent outside epoll_wait */
+    _Atomic uint32_t load;    /* percent of late that was; the watch's measure */
 
     task_mutex mu;
     struct light_list inbox;     /* mu */
@@ -94,6 +95,7 @@ struct light_carrier {
     /* The watch's. */
     uint64_t watch_state;
     int64_t watch_since, watch_cpu;
+    uint64_t watch_busy;
 };
 
 struct light_job;
@@ -163,6 +165,8 @@ void light_drivers_join(struct light_runtime *rt);
 
 /* ---- light.c ---- */
 
+/* For a new light thread: the carrier with the fewest, in the main. */
+struct light_carrier *light_pick_carrier(struct light_runtime *rt);
 void light_runtime_unref(struct light_runtime *rt);
 int light_park(struct light_task *t, struct task_park *p, int64_t deadline);
 void light_yield(struct light_task *t);

@@ -10,6 +10,7 @@
 
 #define WATCH_MS 4
 #define WATCH_IDLE_MS 50
+#define LOAD_NS (50 * BASE_NS_PER_MS)
 #define TRIM_NS BASE_NS_PER_S
 
 static int64_t cpu_of(const struct light_driver *d)
@@ -88,10 +89,26 @@ static bool look_at(struct light_runtime *rt, struct light_carrier *c, int64_t n
     return true;
 }
 
+static void measure_load(struct light_runtime *rt, int64_t elapsed)
+{
+    for (uint32_t i = 0; i < rt->carrier_count; i++) {
+        struct light_carrier *c = &rt->carriers[i];
+        uint64_t busy = atomic_load_explicit(&c->busy_ns, memory_order_relaxed);
+        uint64_t percent = (busy - c->watch_busy) * 100 / (uint64_t)elapsed;
+
+        if (busy == c->watch_busy && !atomic_load_explicit(&c->asleep, memory_order_relaxed))
+            percent = 100; /* in one round all the time */
+        c->watch_busy = busy;
+        atomic_store_explicit(&c->load, percent < 100 ? (uint32_t)percent : 100,
+                              memory_order_relaxed);
+    }
+}
+
 void light_watch_main(void *runtime)
 {
     struct light_runtime *rt = runtime;
     int64_t trimmed = base_clock_ns();
+    int64_t measured = trimmed;
 
     while (!atomic_load(&rt->stop)) {
         int64_t now = base_clock_ns();
@@ -99,6 +116,10 @@ void light_watch_main(void *runtime)
 
         for (uint32_t i = 0; i < rt->carrier_count; i++)
             busy |= look_at(rt, &rt->carriers[i], now);
+        if (now - measured >= LOAD_NS) {
+            measure_load(rt, now - measured);
+            measured = now;
+        }
         if (now - trimmed >= TRIM_NS) {
             light_stacks_trim(&rt->stacks, now, TRIM_NS);
             trimmed = now;
