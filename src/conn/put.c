@@ -15,7 +15,9 @@ struct put {
     tws_written_fn done;
     void *arg;
     bool publish;     /* never waits */
+    bool later;       /* more follows at once: conn_kick() sends it all */
     bool direct;      /* out: the socket has taken it */
+    uint64_t seq;     /* out, with later: its number in the queue */
     uint32_t dropped; /* out: older ones that made room */
 };
 
@@ -278,11 +280,13 @@ static tws_err try_locked(tws_conn *c, struct conn_queue *q, struct put *p, stru
 
 /* ---- All of it ---- */
 
-static tws_err queue_locked(tws_conn *c, struct conn_queue *q, struct queue_item *it)
+static tws_err queue_locked(tws_conn *c, struct conn_queue *q, struct put *p, struct queue_item *it)
 {
     append_locked(q, it);
     accept_locked(c, q, it);
-    conn_queue_start_locked(c);
+    p->seq = it->seq;
+    if (!p->later)
+        conn_queue_start_locked(c);
     return TWS_OK;
 }
 
@@ -301,7 +305,7 @@ static tws_err next_step_locked(tws_conn *c, struct conn_queue *q, struct put *p
             return conn_sticky_locked(c);
         if (q->opt.max_bytes > 0 && p->len > q->opt.max_bytes)
             return TWS_ERR_MESSAGE_SIZE;
-        *step = STEP_TRY;
+        *step = p->later && q->opt.writer == TWS_WRITER_DEMAND ? STEP_QUEUE : STEP_TRY;
         if (can_try_locked(c, q, p))
             return TWS_OK;
         *step = STEP_NONE;
@@ -406,7 +410,7 @@ static tws_err put_locked(tws_conn *c, struct conn_queue *q, struct put *p)
     if (step == STEP_NONE)
         return write_now_locked(c, q, p, it);
     if (step == STEP_QUEUE)
-        return queue_locked(c, q, it);
+        return queue_locked(c, q, p, it);
     if (!it) {
         it = &local;
         item_init(c, p, it);
@@ -427,6 +431,11 @@ static tws_err put(tws_conn *c, struct put *p)
         return TWS_ERR_MESSAGE_SIZE;
     pthread_mutex_lock(&c->mu);
     q = conn_queue_make_locked(c);
+    if (p->later && q && !fits_locked(q, q->bytes, q->messages, p->len)) {
+        pthread_mutex_unlock(&c->mu); /* room that the socket may still give */
+        conn_kick(c);
+        pthread_mutex_lock(&c->mu);
+    }
     if (conn_state(c) != CONN_OPEN)
         err = conn_sticky_locked(c);
     else
@@ -469,14 +478,45 @@ tws_err tws_write_prepared_async(tws_conn *c, tws_prepared *prepared, tws_writte
     return put(c, &p);
 }
 
-struct conn_put conn_put_prepared(tws_conn *c, tws_prepared *prepared)
+static void publish_one(tws_conn *c, struct conn_publish *one, bool later)
 {
-    struct put p = put_of(prepared);
-    struct conn_put result;
+    struct put p = put_of(one->prepared);
 
+    p.done = one->done;
+    p.arg = one->arg;
     p.publish = true;
-    result.err = put(c, &p);
-    result.direct = p.direct;
-    result.dropped = p.dropped;
-    return result;
+    p.later = later;
+    one->err = put(c, &p);
+    one->direct = p.direct;
+    one->dropped = p.dropped;
+    one->seq = p.seq;
+}
+
+/* Which of those that were queued together have left already. */
+static void see_what_left(tws_conn *c, struct conn_publish *list, size_t count)
+{
+    const struct conn_queue *q;
+    bool whole = true; /* what is gone has been sent, not dropped */
+    uint64_t first;
+
+    for (size_t i = 0; i < count; i++)
+        whole = whole && list[i].dropped == 0;
+    pthread_mutex_lock(&c->mu);
+    q = conn_queue(c);
+    whole = whole && conn_state(c) == CONN_OPEN;
+    first = q && q->head ? q->head->seq : UINT64_MAX;
+    pthread_mutex_unlock(&c->mu);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].err == TWS_OK && list[i].seq > 0)
+            list[i].direct = whole && list[i].seq < first;
+}
+
+void conn_publish(tws_conn *c, struct conn_publish *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        publish_one(c, &list[i], count > 1);
+    if (count < 2)
+        return;
+    conn_kick(c);
+    see_what_left(c, list, count);
 }

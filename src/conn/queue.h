@@ -16,20 +16,24 @@
 
 /* ---- For the hub ---- */
 
-/* What became of a message that was handed over. */
-struct conn_put {
+/* A message that is handed over, and what became of it. */
+struct conn_publish {
+    tws_prepared *prepared;
+    tws_written_fn done; /* as for tws_write_prepared_async() */
+    void *arg;
     tws_err err;      /* TWS_OK: accepted; TWS_ERR_QUEUE_FULL: not taken; else as tws_write_async */
     bool direct;      /* the socket has taken all of it already; else it is queued */
     uint32_t dropped; /* older messages that made room for it */
+    uint64_t seq;     /* in the queue; 0: it never was there */
 };
 
 /*
- * tws_write_prepared_async without a callback, for a publisher: never waits, whatever the policy
- * (under WAIT a full queue refuses at once) and whatever the writer mode (under NONE a message that
- * would have to wait is refused with TWS_ERR_QUEUE_FULL; only for the rest of a frame that the
- * socket took half of, a writer is started).
+ * tws_write_prepared_async for a publisher, with several messages at once: never waits, whatever the
+ * policy (under WAIT a full queue refuses at once) and whatever the writer mode (under NONE a message
+ * that would have to wait is refused with TWS_ERR_QUEUE_FULL; only for the rest of a frame that the
+ * socket took half of, a writer is started). Several messages leave in one system call.
  */
-struct conn_put conn_put_prepared(tws_conn *c, tws_prepared *p);
+void conn_publish(tws_conn *c, struct conn_publish *list, size_t count);
 
 /* ---- When a connection has ended ---- */
 

@@ -9,21 +9,16 @@
 
 /* ---- One member ---- */
 
-static enum publish_outcome outcome_of(const struct conn_put *put)
+static enum publish_outcome outcome_of(const struct conn_publish *put)
 {
     if (put->err == TWS_OK)
         return put->direct ? OUT_SENT : OUT_QUEUED;
     return put->err == TWS_ERR_QUEUE_FULL ? OUT_DROPPED : OUT_FAILED;
 }
 
-static enum publish_outcome hand_over(tws_conn *c, const struct room_publish *p)
+static bool is_for(tws_conn *c, const struct room_publish *p)
 {
-    struct conn_put put;
-
-    if (c == p->except || (p->filter && !p->filter(c, p->arg)))
-        return OUT_SKIPPED;
-    put = conn_put_prepared(c, p->prepared);
-    return outcome_of(&put);
+    return c != p->except && (!p->filter || p->filter(c, p->arg));
 }
 
 /* ---- One thread's share ---- */
@@ -32,13 +27,35 @@ struct share {
     uint32_t counts[ROOM_BATCH][OUT_COUNT];
 };
 
-static void chunk_deliver(struct hub_work *w, const struct room_slot *slots, size_t n,
+static void member_deliver(const struct hub_work *w, const struct room_slot *slot,
+                           struct share *share)
+{
+    struct conn_publish puts[ROOM_BATCH];
+    size_t which[ROOM_BATCH], n = 0;
+
+    for (size_t k = 0; k < w->count; k++) {
+        const struct room_publish *p = w->list[k];
+
+        if (slot->since > p->seq)
+            continue; /* it joined later */
+        if (!is_for(slot->conn, p)) {
+            share->counts[k][OUT_SKIPPED]++;
+            continue;
+        }
+        puts[n] =
+            (struct conn_publish){.prepared = p->prepared, .done = p->done, .arg = p->done_arg};
+        which[n++] = k;
+    }
+    conn_publish(slot->conn, puts, n);
+    for (size_t i = 0; i < n; i++)
+        share->counts[which[i]][outcome_of(&puts[i])]++;
+}
+
+static void chunk_deliver(const struct hub_work *w, const struct room_slot *slots, size_t n,
                           struct share *share)
 {
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < w->count; k++)
-            if (slots[i].since <= w->list[k]->seq)
-                share->counts[k][hand_over(slots[i].conn, w->list[k])]++;
+        member_deliver(w, &slots[i], share);
         tws_conn_unref(slots[i].conn);
     }
 }

@@ -280,12 +280,16 @@ static void *publish_all(void *arg)
     return NULL;
 }
 
+/* With to_all, every second one publishes to all. */
 static void start_publishers(struct publisher *u, size_t n, struct party *p, uint32_t each,
-                             size_t len)
+                             size_t len, bool to_all)
 {
     for (size_t i = 0; i < n; i++) {
-        u[i] = (struct publisher){
-            .p = p, .room = "room", .number = (uint32_t)i, .count = each, .len = len};
+        u[i] = (struct publisher){.p = p,
+                                  .room = to_all && i % 2 ? NULL : "room",
+                                  .number = (uint32_t)i,
+                                  .count = each,
+                                  .len = len};
         support_thread(&u[i].thread, publish_all, &u[i]);
     }
 }
@@ -312,7 +316,7 @@ static void check_order(const struct party *p, uint32_t publishers, uint32_t eac
 /* Two publishers, one room, a thousand members: one order, that of each publisher kept. */
 static void test_order_of_two(void **state)
 {
-    enum { EACH = 40 };
+    enum { EACH = 20 };
     struct publisher u[2];
     tws_hub_stats st;
     struct party p;
@@ -320,7 +324,7 @@ static void test_order_of_two(void **state)
     (void)state;
     party_open(&p, 1000, NULL, NULL);
     party_join_all(&p, "room");
-    start_publishers(u, 2, &p, EACH, 1000);
+    start_publishers(u, 2, &p, EACH, 1000, false);
     join_publishers(u, 2, 1000);
     WAIT_FOR(everybody_has(&p, 2 * EACH));
     check_order(&p, 2, EACH);
@@ -353,9 +357,7 @@ static void test_order_all_ways(void **state)
     party_join_all(&p, "room");
     for (size_t i = 0; i < MEMBERS; i += 4)
         crowd_pace(p.crowd, i, 0);
-    start_publishers(u, PUBLISHERS, &p, EACH, 8000);
-    for (int i = 0; i < PUBLISHERS; i += 2)
-        u[i].room = NULL; /* to all: which are the same here */
+    start_publishers(u, PUBLISHERS, &p, EACH, 8000, true); /* all are in the room here */
     join_publishers(u, PUBLISHERS, MEMBERS);
     for (int i = 0; i < PUBLISHERS; i++)
         queued += u[i].queued;
