@@ -146,6 +146,8 @@ tws_err tws_dial(tws_conn **out, const char *url, const tws_dial_options *opt,
     base_free(d.allocator, d.url_text);
     base_free(d.allocator, d.answer.buf);
     tws_tls_unref(d.tls);
+    if (d.env)
+        conn_env_unref(d.env);
     *out = d.conn;
     if (response)
         *response = d.response;

@@ -6,8 +6,10 @@
 
 #include "client/proxy.h"
 #include "conn/conn.h"
+#include "conn/deflate.h"
 #include "net/tls.h"
 #include "task/cancel.h"
+#include "wire/deflate.h"
 #include "wire/handshake.h"
 
 struct tws_cancel {
@@ -19,6 +21,13 @@ struct dial_answer {
     uint8_t *buf; /* max_head_bytes, then the field table; NULL: not yet */
     size_t len;   /* received; behind head.head_len stands what follows */
     struct http_head head;
+};
+
+/* Connections with equal options may share an environment. Compared byte by byte. */
+struct dial_env_key {
+    bool compress;
+    tws_deflate_options deflate; /* whole and valid, if compress */
+    tws_queue_options queue;
 };
 
 struct dial {
@@ -42,7 +51,11 @@ struct dial {
     bool open; /* stream is; while it is, link ends its waits */
     struct task_cancel_link link;
 
-    char key[HANDSHAKE_KEY_LEN + 1];
+    struct dial_env_key key;
+    struct conn_env *env; /* referenced; NULL: not yet */
+    char nonce[HANDSHAKE_KEY_LEN + 1];
+    char extensions[DEFLATE_TEXT_MAX]; /* that are offered; "" for none */
+    struct deflate_answer deflate;
     struct dial_answer answer;
     bool fd_given;
     bool keep_response;
@@ -82,6 +95,11 @@ void dial_release_stream(struct dial *d);
 tws_err dial_exchange(struct dial *d);
 /* Whether a 101 is right; then d->conn. */
 tws_err dial_verify(struct dial *d);
+
+/* ---- env.c ---- */
+
+/* For the connection that is dialled; a reference. NULL: no memory. */
+struct conn_env *dial_env(const struct dial *d);
 
 /* ---- response.c ---- */
 

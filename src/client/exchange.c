@@ -3,7 +3,6 @@
 
 #include "base/random.h"
 #include "net/address.h"
-#include "wire/deflate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,11 +34,12 @@ static void make_offer(struct dial *d, struct handshake_offer *offer,
                        struct handshake_header *headers)
 {
     *offer = (struct handshake_offer){.url = &d->url,
-                                      .key = d->key,
+                                      .key = d->nonce,
                                       .host = d->trusted ? d->o.host : NULL,
                                       .protocols = d->o.subprotocols,
                                       .nprotocols = d->o.subprotocol_count,
                                       .origin = d->o.origin,
+                                      .extensions = d->extensions[0] ? d->extensions : NULL,
                                       .headers = headers,
                                       .nheaders = headers ? choose_headers(d, headers) : 0};
 }
@@ -86,8 +86,8 @@ static tws_err send_request(struct dial *d, int64_t deadline)
 
     if (!base_random(nonce, sizeof nonce))
         return dial_local_failed(d, TWS_PHASE_HANDSHAKE, -errno);
-    handshake_key(d->key, nonce);
-    d->key[HANDSHAKE_KEY_LEN] = 0;
+    handshake_key(d->nonce, nonce);
+    d->nonce[HANDSHAKE_KEY_LEN] = 0;
     text = write_request(d, &len);
     if (!text)
         return d->error->code;
@@ -199,20 +199,35 @@ static tws_err tell_cookies(struct dial *d)
     return err;
 }
 
-tws_err dial_exchange(struct dial *d)
+/* What the connection will be made of, which decides what is offered. */
+static tws_err prepare(struct dial *d)
 {
     struct dial_answer *a = &d->answer;
-    int64_t deadline = dial_step(d, d->o.handshake_timeout);
-    tws_err err;
-    int interim = 0;
 
     if (!a->buf)
         a->buf = base_alloc(d->allocator,
                             d->o.max_head_bytes + d->o.max_head_fields * sizeof(struct http_field));
-    if (!a->buf)
+    if (!d->env)
+        d->env = dial_env(d);
+    if (!a->buf || !d->env)
         return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
     a->len = 0;
-    err = send_request(d, deadline);
+    memset(&d->deflate, 0, sizeof d->deflate);
+    d->extensions[0] = 0;
+    if (d->key.compress && conn_deflate_want(d->env, false, &d->deflate.want))
+        deflate_write_offer(&d->deflate.want, d->extensions);
+    return TWS_OK;
+}
+
+tws_err dial_exchange(struct dial *d)
+{
+    struct dial_answer *a = &d->answer;
+    int64_t deadline = dial_step(d, d->o.handshake_timeout);
+    tws_err err = prepare(d);
+    int interim = 0;
+
+    if (!err)
+        err = send_request(d, deadline);
     while (!err) {
         err = read_head(d, deadline);
         if (err || a->head.status >= 200 || a->head.status == 101)
@@ -228,45 +243,18 @@ tws_err dial_exchange(struct dial *d)
 
 /* ---- A connection ---- */
 
-static void release_env(void *env)
-{
-    conn_env_unref(env);
-}
-
-static void *make_env(void *arg)
-{
-    const struct task_runtime *rt = arg;
-
-    return conn_env_new(rt->allocator, rt->kind == &task_light);
-}
-
-/* All dials of a group share one environment, with one set of buffers. */
-static struct conn_env *find_env(const struct dial *d)
-{
-    struct task_runtime *rt = d->runtime;
-    struct conn_env *env;
-
-    if (!rt || d->allocator != rt->allocator)
-        return conn_env_new(d->allocator, rt && rt->kind == &task_light);
-    env = task_runtime_share(rt, make_env, rt, release_env);
-    return env ? conn_env_ref(env) : NULL;
-}
-
 static tws_err make_connection(struct dial *d, const char *protocol)
 {
     struct dial_answer *a = &d->answer;
-    struct conn_env *env = find_env(d);
-    char *copy = protocol ? base_strdup(d->allocator, protocol) : NULL;
-    void *block = env ? base_pool_get(&env->blocks) : NULL;
+    char *copy = protocol ? base_strdup(d->env->allocator, protocol) : NULL;
+    void *block = base_pool_get(&d->env->blocks);
     struct conn_setup setup = {
-        .env = env, .server = false, .options = &d->o.conn, .user = d->o.conn.user};
+        .env = d->env, .server = false, .options = &d->o.conn, .user = d->o.conn.user};
 
     if (!block || (protocol && !copy)) {
         if (block)
-            base_pool_put(&env->blocks, block);
-        if (env)
-            conn_env_unref(env);
-        base_free(d->allocator, copy);
+            base_pool_put(&d->env->blocks, block);
+        base_free(d->env->allocator, copy);
         return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
     }
     net_peer_of(&setup.peer, d->stream.sock.fd);
@@ -274,8 +262,8 @@ static tws_err make_connection(struct dial *d, const char *protocol)
     setup.stream = d->stream;
     d->conn = conn_init_client(block, &setup);
     d->conn->subprotocol = copy;
-    conn_env_unref(env);
-    if (!conn_feed(d->conn, a->buf + a->head.head_len, a->len - a->head.head_len)) {
+    if (!conn_feed(d->conn, a->buf + a->head.head_len, a->len - a->head.head_len) ||
+        (d->deflate.accepted && !conn_deflate_start(d->conn, &d->deflate.agreed))) {
         tws_conn_unref(d->conn);
         d->conn = NULL;
         return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
@@ -291,7 +279,8 @@ tws_err dial_verify(struct dial *d)
     enum handshake_fault fault;
 
     make_offer(d, &offer, NULL);
-    fault = handshake_verify(&a->head, a->buf, &offer, NULL, NULL, &answer);
+    fault = handshake_verify(&a->head, a->buf, &offer, offer.extensions ? deflate_judge : NULL,
+                             &d->deflate, &answer);
     if (fault)
         return dial_fail(d, TWS_ERR_HANDSHAKE, TWS_PHASE_HANDSHAKE, 0, "%s",
                          handshake_fault_text(fault));

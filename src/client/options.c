@@ -1,6 +1,7 @@
 /* Options of a dial: defaults and checks. */
 #include "client/dial.h"
 
+#include "conn/queue.h"
 #include "net/connect.h"
 #include "wire/origin.h"
 
@@ -140,6 +141,8 @@ static const char *check_values(const tws_dial_options *o)
         return "fd is negative";
     if (o->fd >= 0 && (o->connect || o->proxy))
         return "fd together with connect or proxy";
+    if (conn_queue_check(&o->conn.queue))
+        return conn_queue_check(&o->conn.queue);
     if (o->proxy_header_count > 0 && !o->proxy_headers)
         return "proxy_headers is missing";
     return NULL;
@@ -159,6 +162,11 @@ tws_err dial_take_options(struct dial *d, const tws_dial_options *opt)
     d->allocator = d->o.allocator;
     d->cancel = d->o.cancel ? &d->o.cancel->task : NULL;
     what = check_values(&d->o);
+    if (!what && d->o.deflate) {
+        what = conn_deflate_options(&d->key.deflate, d->o.deflate);
+        d->key.compress = !what;
+    }
+    d->key.queue = d->o.conn.queue;
     if (what)
         return refuse(d, what);
     err = check_headers(d);

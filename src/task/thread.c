@@ -77,8 +77,10 @@ void task_runtime_free(struct task_runtime *rt)
     if (!rt)
         return;
     task_runtime_wait(rt, TASK_FOREVER);
-    if (rt->shared)
+    if (rt->shared) {
         rt->shared_release(rt->shared);
+        task_runtime_wait(rt, TASK_FOREVER); /* it may have given rise to threads until then */
+    }
     rt->kind->runtime_free(rt);
 }
 

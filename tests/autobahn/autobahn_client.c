@@ -130,7 +130,11 @@ int main(int argc, char **argv)
 {
     struct run r = {.agent = "libtws", .status = 1};
 
+    tws_deflate_options deflate;
+
     tws_dial_options_init(&r.opt);
+    tws_deflate_options_init(&deflate);
+    r.opt.deflate = &deflate;
     r.opt.conn.read_timeout = CASE_MS;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--light") == 0)
