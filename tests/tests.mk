@@ -16,7 +16,7 @@ TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 RELEASE_DRIVERS := tests/integration/hostile_release.py
 
 # What runs a server runs once more with light threads.
-LIGHT_TOO := conn_ server_ hub_ client_dial client_reconnect client_way client_redirect client_frames client_deflate cases_ hostile_ examples_chat.py
+LIGHT_TOO := conn_ server_ hub_ client_ cases_ hostile_ examples_chat.py
 with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 	$(if $(strip $(foreach n,$(LIGHT_TOO),$(findstring tests/integration/$(n),$(p)))),$(p))))
 
@@ -81,7 +81,8 @@ certs:
 	@echo '$(CERTS): ca.pem, server.pem, server.key and more; see scripts/certs.sh'
 
 test-build: $(call chosen,$(TEST_PROGS)) \
-	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES))
+	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES)) \
+	$(if $(call chosen,tests/integration/client_tls.py),$(DIAL))
 test-run:
 	@$(RUN_TESTS) $(call with_tls,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
 tsan-build: $(call chosen,$(TSAN_PROGS))

@@ -18,6 +18,8 @@ struct settings {
     tws_header proxy_headers[MAX_HEADERS];
     const char *url;
     bool only_dial; /* connect, tell about TLS, and close */
+    tws_threads threads;
+    bool good; /* the result */
 };
 
 static const char usage[] =
@@ -32,15 +34,23 @@ static const char usage[] =
     "  --env                take the proxy from the environment\n"
     "  --proxy-header N:V   a header for it; may be repeated\n"
     "  --timeout MS         for all of the dial (default 30000)\n"
-    "  --only-dial          connect and close\n";
+    "  --only-dial          connect, tell about TLS, and close\n"
+    "  --light              on a light thread\n";
 
 static const struct option options[] = {
-    {"ca", required_argument, NULL, 'a'},           {"insecure", no_argument, NULL, 'i'},
-    {"server-name", required_argument, NULL, 'n'},  {"cert", required_argument, NULL, 'c'},
-    {"key", required_argument, NULL, 'k'},          {"tls13", no_argument, NULL, '3'},
-    {"proxy", required_argument, NULL, 'p'},        {"env", no_argument, NULL, 'e'},
-    {"proxy-header", required_argument, NULL, 'H'}, {"timeout", required_argument, NULL, 't'},
-    {"only-dial", no_argument, NULL, 'o'},          {NULL, 0, NULL, 0},
+    {"ca", required_argument, NULL, 'a'},
+    {"insecure", no_argument, NULL, 'i'},
+    {"server-name", required_argument, NULL, 'n'},
+    {"cert", required_argument, NULL, 'c'},
+    {"key", required_argument, NULL, 'k'},
+    {"tls13", no_argument, NULL, '3'},
+    {"proxy", required_argument, NULL, 'p'},
+    {"env", no_argument, NULL, 'e'},
+    {"proxy-header", required_argument, NULL, 'H'},
+    {"timeout", required_argument, NULL, 't'},
+    {"only-dial", no_argument, NULL, 'o'},
+    {"light", no_argument, NULL, 'l'},
+    {NULL, 0, NULL, 0},
 };
 
 static void add_header(struct settings *s, char *text)
@@ -90,6 +100,9 @@ static void take_option(struct settings *s, int letter)
         break;
     case 'o':
         s->only_dial = true;
+        break;
+    case 'l':
+        s->threads = TWS_THREADS_LIGHT;
         break;
     default:
         fputs(usage, stderr);
@@ -196,7 +209,7 @@ static void tell_tls(tws_conn *c)
                info.alpn[0] ? " with ALPN" : "", info.verified, info.resumed, info.peer_subject);
 }
 
-static bool run(const struct settings *s, char *buf)
+static bool dial(const struct settings *s, char *buf)
 {
     tws_error error;
     tws_conn *c;
@@ -221,24 +234,46 @@ static bool run(const struct settings *s, char *buf)
     return good;
 }
 
+static void run(void *arg)
+{
+    struct settings *s = arg;
+    char *buf = malloc(LARGEST);
+
+    s->good = buf && dial(s, buf);
+    if (s->good && !s->only_dial)
+        puts("ok");
+    free(buf);
+}
+
+/* On a thread of the kind that was asked for. */
+static bool run_in_group(struct settings *s)
+{
+    tws_group_options opt;
+    tws_group *group;
+
+    tws_group_options_init(&opt);
+    opt.threads = s->threads;
+    if (tws_group_new(&group, &opt) != TWS_OK)
+        return false;
+    if (tws_group_spawn(group, run, s) == TWS_OK)
+        tws_group_wait(group, TWS_NO_LIMIT);
+    tws_group_free(group);
+    return s->good;
+}
+
 int main(int argc, char **argv)
 {
-    struct settings s = {0};
+    struct settings s = {.threads = TWS_THREADS_KERNEL};
     tws_error error = {0};
     tws_tls *tls = NULL;
-    char *buf = malloc(LARGEST);
-    bool good = false;
 
     read_options(&s, argc, argv);
     if (tws_tls_client_new(&tls, &s.tls, &error) != TWS_OK) {
         printf("%s: %s\n", tws_err_name(error.code), error.text);
-    } else {
-        s.dial.tls = tls;
-        good = buf && run(&s, buf);
-        if (good && !s.only_dial)
-            puts("ok");
+        return 1;
     }
+    s.dial.tls = tls;
+    run_in_group(&s);
     tws_tls_unref(tls);
-    free(buf);
-    return !good;
+    return !s.good;
 }
