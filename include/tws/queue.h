@@ -30,7 +30,8 @@
  * idle timeout end it.
  *
  * Callbacks (completion and water marks) run on a thread of the library's own, one after the other
- * for all connections of a server (for one without: of that connection), in order per connection.
+ * for all connections of a server (for one without: of that connection), in the order in which the
+ * messages of a connection left or were given up.
  * It is made when one is due and leaves after a moment without work. They never run inside the call
  * that queued the message, and never with a lock of the library held. They should be short: others
  * wait behind them. They may use the connection in every way; its memory is theirs during the call,

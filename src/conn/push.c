@@ -214,6 +214,7 @@ static ssize_t round_locked(tws_conn *c, struct batch *b)
         count_item(c, b->items[i]);
     pthread_mutex_lock(&c->mu);
     q->in_hand = 0;
+    task_queue_wake_all(&q->changed);
     if (err)
         refuse_head_locked(c, err);
     if (n > 0)

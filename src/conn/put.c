@@ -3,7 +3,6 @@
 
 #include "wire/utf8.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* A message that a caller hands over. */
@@ -29,39 +28,32 @@ static struct queue_item *item_alloc(tws_conn *c, uint64_t room)
     return base_alloc(c->env->allocator, sizeof(struct queue_item) + room);
 }
 
-/* Makes a borrowed item one that may stay: with a copy of what it still has to send of the caller's
- * bytes. NULL: no memory, and nothing has changed. */
-static struct queue_item *item_keep(tws_conn *c, struct queue_item *it)
+/* The caller's bytes that a borrowed item still has to send. */
+static struct iovec borrowed_rest(const struct queue_item *it)
 {
-    bool own = !it->prepared && !it->deflated.data; /* the payload is needed */
-    const struct iovec *last = &it->iov[it->iov_count > 0 ? it->iov_count - 1 : 0];
-    const uint8_t *from = it->encoded ? last->iov_base : it->payload;
-    size_t len = it->encoded ? last->iov_len : it->len;
-    bool header = it->encoded && !it->prepared && it->iov_count > 0 &&
-                  (uint8_t *)it->iov[0].iov_base >= it->header &&
-                  (uint8_t *)it->iov[0].iov_base < it->header + sizeof it->header;
-    size_t at = header ? (size_t)((uint8_t *)it->iov[0].iov_base - it->header) : 0;
-    struct queue_item *copy;
+    struct iovec rest = {.iov_base = (void *)(uintptr_t)it->payload, .iov_len = it->len};
 
-    if (own && header && it->iov_count == 1)
-        len = 0; /* only bytes of the header are left */
-    copy = item_alloc(c, own ? len : 0);
-    if (!copy)
-        return NULL;
+    if (it->prepared || it->deflated.data)
+        rest.iov_len = 0;
+    else if (it->encoded && it->len > 0) /* else all there is is its header */
+        rest = it->iov[it->iov_count - 1];
+    return rest;
+}
+
+/* Makes a borrowed item one that may stay: `copy`, with `rest` behind it. */
+static void item_move(struct queue_item *copy, const struct queue_item *it, size_t rest)
+{
+    uint8_t *first = it->iov[0].iov_base;
+
     *copy = *it;
     copy->on_stack = copy->borrowed = false;
-    if (header)
-        copy->iov[0].iov_base = copy->header + at;
-    if (own) {
-        uint8_t *to = (uint8_t *)(copy + 1);
-
-        if (len > 0)
-            memcpy(to, from, len);
-        copy->payload = to;
-        if (it->encoded && len > 0)
-            copy->iov[it->iov_count - 1].iov_base = to;
-    }
-    return copy;
+    if (it->encoded && first >= it->header && first < it->header + sizeof it->header)
+        copy->iov[0].iov_base = copy->header + (first - it->header);
+    if (it->prepared || it->deflated.data)
+        return;
+    copy->payload = (const uint8_t *)(copy + 1);
+    if (it->encoded && rest > 0)
+        copy->iov[it->iov_count - 1].iov_base = copy + 1;
 }
 
 static void item_init(tws_conn *c, const struct put *p, struct queue_item *it)
@@ -104,8 +96,8 @@ static bool fits_locked(const struct conn_queue *q, uint64_t bytes, uint64_t mes
            (o->max_bytes == 0 || (bytes <= o->max_bytes && len <= o->max_bytes - bytes));
 }
 
-/* Drops the oldest messages, if that makes enough room. */
-static bool drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put *p)
+/* Drops the oldest messages to make room. TWS_OK: look again. */
+static tws_err drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put *p)
 {
     struct queue_item *fixed = conn_queue_fixed_locked(q, true);
     uint64_t bytes = 0, messages = 0;
@@ -116,13 +108,20 @@ static bool drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put *p)
         if (it == fixed)
             break;
     }
-    if (!fits_locked(q, bytes, messages, p->len))
-        return false;
-    while (!fits_locked(q, q->bytes, q->messages, p->len)) {
-        conn_queue_take_out_locked(c, fixed, TWS_ERR_DROPPED);
-        p->dropped++;
+    if (fits_locked(q, bytes, messages, p->len)) {
+        while (!fits_locked(q, q->bytes, q->messages, p->len)) {
+            conn_queue_take_out_locked(c, fixed, TWS_ERR_DROPPED);
+            p->dropped++;
+        }
+        return TWS_OK;
     }
-    return true;
+    /* What somebody has in hand leaves, or can be dropped, in a moment; that is not the peer's doing. */
+    if (q->in_hand > 1 || (q->in_hand == 1 && !q->head->begun)) {
+        task_queue_wait(&q->changed, &c->mu, TASK_FOREVER);
+        return TWS_OK;
+    }
+    q->count.dropped_newest++;
+    return TWS_ERR_QUEUE_FULL;
 }
 
 /* The peer reads too slowly: closes with 1013. */
@@ -142,10 +141,9 @@ static tws_err wait_for_room_locked(tws_conn *c, struct conn_queue *q, const str
 {
     if (*deadline < 0)
         *deadline = task_deadline(q->opt.wait);
-    conn_queue_start_locked(c);
-    if (*deadline != TASK_NOW && (task_queue_wait(&q->changed, &c->mu, *deadline) == 0 ||
+    if (*deadline != TASK_NOW && (conn_queue_await_locked(c, *deadline) != TWS_ERR_TIMEOUT ||
                                   fits_locked(q, q->bytes, q->messages, p->len)))
-        return TWS_OK;
+        return TWS_OK; /* or the connection has ended */
     q->count.wait_timeouts++;
     return TWS_ERR_QUEUE_FULL;
 }
@@ -162,9 +160,7 @@ static tws_err make_room_locked(tws_conn *c, struct conn_queue *q, struct put *p
     case TWS_QUEUE_DROP_NEWEST:
         break;
     case TWS_QUEUE_DROP_OLDEST:
-        if (drop_oldest_locked(c, q, p))
-            return TWS_OK;
-        break;
+        return drop_oldest_locked(c, q, p);
     case TWS_QUEUE_CLOSE:
         return overflow_locked(c, q);
     }
@@ -234,11 +230,18 @@ static tws_err keep_locked(tws_conn *c, struct conn_queue *q, struct put *p, str
     struct queue_item *copy = it;
 
     if (it->borrowed) {
+        struct iovec rest = borrowed_rest(it);
+
         q->in_hand = 1;
         pthread_mutex_unlock(&c->mu);
-        copy = item_keep(c, it);
+        copy = item_alloc(c, rest.iov_len);
+        if (copy && rest.iov_len > 0)
+            memcpy(copy + 1, rest.iov_base, rest.iov_len);
         pthread_mutex_lock(&c->mu);
         q->in_hand = 0;
+        task_queue_wake_all(&q->changed);
+        if (copy) /* now: others may have queued behind it */
+            item_move(copy, it, rest.iov_len);
         if (!copy && it->begun)
             conn_end_locked(c, &cause); /* the peer waits for the rest */
         else if (!copy)

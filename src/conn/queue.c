@@ -240,7 +240,9 @@ void conn_queue_end_locked(tws_conn *c)
 
     if (!q)
         return;
-    drop_locked(c, q, true);
+    if (q->in_hand ==
+        0) /* else who has them in hand comes by here, so that all are told in order */
+        drop_locked(c, q, true);
     task_queue_wake_all(&q->changed);
     task_queue_wake_all(&q->work);
 }
@@ -300,6 +302,17 @@ static bool left_locked(const struct conn_queue *q, uint64_t seq)
     return !q->head || q->head->seq > seq;
 }
 
+tws_err conn_queue_await_locked(tws_conn *c, int64_t deadline)
+{
+    struct conn_queue *q = conn_queue(c);
+    uint64_t first = q->head ? q->head->seq : 0;
+    tws_err err = conn_queue_help_locked(c, deadline);
+
+    if (err || !q->head || q->head->seq != first)
+        return err;
+    return task_queue_wait(&q->changed, &c->mu, deadline) == -ETIMEDOUT ? TWS_ERR_TIMEOUT : TWS_OK;
+}
+
 tws_err tws_queue_wait(tws_conn *c, tws_ms ms)
 {
     int64_t deadline = task_deadline(ms);
@@ -316,10 +329,11 @@ tws_err tws_queue_wait(tws_conn *c, tws_ms ms)
         pthread_mutex_unlock(&c->mu);
         return TWS_OK;
     }
-    conn_queue_start_locked(c);
     while (!err && conn_state(c) != CONN_ENDED && !left_locked(q, seq)) {
-        if (ms == TWS_NOWAIT || task_queue_wait(&q->changed, &c->mu, deadline) == -ETIMEDOUT)
+        if (ms == TWS_NOWAIT)
             err = TWS_ERR_TIMEOUT;
+        else
+            err = conn_queue_await_locked(c, deadline);
     }
     if (conn_state(c) == CONN_ENDED)
         err = conn_sticky_locked(c);

@@ -88,7 +88,7 @@ struct conn_queue { /* mu */
     bool writer;               /* a writer thread exists */
     bool blocked;              /* whoever sends from here waits for the peer */
     int64_t blocked_since;     /* when that began; kept until a byte has left */
-    bool stranded;             /* no writer could be made */
+    _Atomic bool stranded;     /* no writer could be made; written under mu */
     bool yield;                /* the writer lets somebody pass who waits for the role */
     struct queue_turn *asking; /* threads that wait for the role */
     struct task_queue work;    /* the writer waits here */
@@ -134,6 +134,9 @@ void conn_queue_pop_locked(tws_conn *c, tws_err result);
 void conn_queue_take_out_locked(tws_conn *c, struct queue_item *before, tws_err result);
 /* The last item that has to stay: in hand, or begun. NULL: none has to. */
 struct queue_item *conn_queue_fixed_locked(const struct conn_queue *q, bool begun_too);
+/* Waits until the queue has changed, sending from it if nobody else does. mu is held, but not
+ * meanwhile. TWS_ERR_TIMEOUT, or an ending. */
+tws_err conn_queue_await_locked(tws_conn *c, int64_t deadline);
 /* An item's callback is due. */
 void conn_queue_told_locked(tws_conn *c, struct queue_item *it);
 /* The queue has grown or shrunk. */
@@ -180,7 +183,15 @@ bool conn_queue_before_locked(const tws_conn *c, enum conn_turn turn, uint64_t s
 tws_err conn_queue_clear_locked(tws_conn *c, enum conn_turn turn, uint64_t seq,
                                 struct conn_wait *w);
 /* No writer could be made, so the reader sends when it comes by. */
-bool conn_queue_stranded(tws_conn *c);
+static inline bool conn_queue_stranded(const tws_conn *c)
+{
+    const struct conn_queue *q = conn_queue(c);
+
+    return q && atomic_load_explicit(&q->stranded, memory_order_relaxed);
+}
+/* No writer could be made, so who waits for the queue sends its head himself. TWS_OK also when there
+ * is a writer. mu is held, but not meanwhile. */
+tws_err conn_queue_help_locked(tws_conn *c, int64_t deadline);
 /* Somebody waits for the role who may have it before the next queued message. */
 bool conn_queue_asked_locked(const tws_conn *c);
 

@@ -97,19 +97,24 @@ static void writer_main(void *conn)
 
 /* ---- Starting it ---- */
 
+static void unstrand_locked(tws_conn *c, struct conn_queue *q)
+{
+    if (conn_queue_stranded(c) && c->hold && conn_out_len(c) == 0)
+        hold_end(c->hold);
+    atomic_store_explicit(&q->stranded, false, memory_order_relaxed);
+}
+
 static void spawned_locked(tws_conn *c, struct conn_queue *q)
 {
     q->writer = true;
     q->count.writers_started++;
-    if (q->stranded && c->hold && conn_out_len(c) == 0)
-        hold_end(c->hold);
-    q->stranded = false;
+    unstrand_locked(c, q);
 }
 
 /* The watch looks at connections that hold something back. */
 static void strand_locked(tws_conn *c, struct conn_queue *q)
 {
-    q->stranded = true;
+    atomic_store(&q->stranded, true);
     if (c->hold)
         hold_begin(c->env->hold, c->hold);
 }
@@ -119,8 +124,12 @@ void conn_queue_start_locked(tws_conn *c)
     struct conn_queue *q = conn_queue(c);
     bool resident = q && q->opt.writer == TWS_WRITER_RESIDENT;
 
-    if (!q || !q->head || conn_state(c) == CONN_ENDED)
+    if (!q || conn_state(c) == CONN_ENDED)
         return;
+    if (!q->head) {
+        unstrand_locked(c, q);
+        return;
+    }
     if (q->writer) {
         task_queue_wake_all(&q->work);
         return;
@@ -137,19 +146,6 @@ void conn_queue_start_locked(tws_conn *c)
     atomic_fetch_sub(&c->env->writers, 1);
     conn_drop(c); /* not the last: the caller has one */
     strand_locked(c, q);
-}
-
-bool conn_queue_stranded(tws_conn *c)
-{
-    struct conn_queue *q = conn_queue(c);
-    bool stranded;
-
-    if (!q)
-        return false;
-    pthread_mutex_lock(&c->mu);
-    stranded = q->stranded && q->head;
-    pthread_mutex_unlock(&c->mu);
-    return stranded;
 }
 
 /* ---- Those who want the role ---- */
@@ -194,5 +190,20 @@ tws_err conn_queue_clear_locked(tws_conn *c, enum conn_turn turn, uint64_t seq, 
             break;
         }
     }
+    return err;
+}
+
+tws_err conn_queue_help_locked(tws_conn *c, int64_t deadline)
+{
+    struct conn_queue *q = conn_queue(c);
+    struct conn_wait w = {.ms = TWS_NO_LIMIT, .deadline = deadline};
+    tws_err err;
+
+    conn_queue_start_locked(c);
+    if (q->writer || c->writing || !conn_queue_ready_locked(c))
+        return TWS_OK;
+    c->writing = true;
+    err = conn_queue_clear_locked(c, CONN_TURN_DATA, q->head->seq, &w);
+    conn_turn_give_locked(c);
     return err;
 }

@@ -1,6 +1,8 @@
 /* Queued writes: where a message goes, in which order, what a full queue does, who is told. */
 #include "support_queue.h"
 
+#include "conn/queue.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -165,6 +167,29 @@ static void test_partial(void **state)
     free(data);
 }
 
+static bool somebody_asks(tws_conn *c)
+{
+    bool asks;
+
+    pthread_mutex_lock(&c->mu);
+    asks = conn_queue(c)->asking != NULL;
+    pthread_mutex_unlock(&c->mu);
+    return asks;
+}
+
+static void *ping_it(void *conn)
+{
+    return (void *)(intptr_t)tws_ping(conn, "!", 1);
+}
+
+static uint64_t pings_in(tws_conn *c)
+{
+    tws_stats s;
+
+    tws_conn_stats(c, &s);
+    return s.pings_in;
+}
+
 /* Pings, pongs and what a ping of the peer is answered with pass between queued messages. */
 static void test_control_overtakes(void **state)
 {
@@ -172,20 +197,22 @@ static void test_control_overtakes(void **state)
     struct client_frame f;
     struct reader rd;
     struct rig r;
+    pthread_t thread;
+    void *result;
     int n, seen = 0, pong_at = -1, ping_at = -1;
 
     (void)state;
     rig_open(&r, NULL);
     rig_narrow(&r);
     n = rig_fill(&r, LEN);
-    for (; n < 40; n++)
-        send_one(r.conn, NULL, (uint32_t)n, LEN);
+    for (int more = 0; more < 20; more++)
+        send_one(r.conn, NULL, (uint32_t)n++, LEN);
     reader_start(&rd, r.conn);
     reader_await(&rd);
     client_send(&r.client, CLIENT_FIN | CLIENT_PING, "?", 1);
-    while (seen < 2 && client_next(&r.client, &f))
-        seen += f.opcode == CLIENT_BINARY; /* room for the ping */
-    assert_ok(tws_ping(r.conn, "!", 1));
+    WAIT_FOR(pings_in(r.conn) == 1);
+    support_thread(&thread, ping_it, r.conn);
+    WAIT_FOR(somebody_asks(r.conn));
     while (seen < n) {
         assert_true(client_next(&r.client, &f));
         if (f.opcode == CLIENT_PONG)
@@ -195,6 +222,8 @@ static void test_control_overtakes(void **state)
         else
             assert_int_equal(numbered_check(f.data, f.len), seen++);
     }
+    pthread_join(thread, &result);
+    assert_err((tws_err)(intptr_t)result, TWS_OK);
     assert_in_range(pong_at, 0, n - 10);
     assert_in_range(ping_at, 0, n - 10);
     client_close(&r.client);
@@ -561,10 +590,10 @@ static void test_water(void **state)
     opt.low_water = 5 * LEN;
     rig_open_queue(&r, &opt);
     for (int round = 1; round <= 3; round++) {
-        uint32_t n = 0;
+        int n = rig_fill(&r, LEN);
 
         while (queue_stats(r.conn).bytes <= opt.high_water)
-            send_one(r.conn, NULL, n++, LEN);
+            send_one(r.conn, NULL, (uint32_t)n++, LEN);
         WAIT_FOR(atomic_load(&w.highs) == round);
         assert_int_equal(atomic_load(&w.lows), round - 1);
         while (n-- > 0)

@@ -25,13 +25,27 @@ void rig_open_queue(struct rig *r, const tws_queue_options *queue)
     rig_narrow(r);
 }
 
+static bool queue_blocked(tws_conn *c)
+{
+    bool blocked;
+
+    pthread_mutex_lock(&c->mu);
+    blocked = conn_queue(c) && conn_queue(c)->blocked;
+    pthread_mutex_unlock(&c->mu);
+    return blocked;
+}
+
 int rig_fill(struct rig *r, size_t len)
 {
     uint8_t *data = support_alloc(len);
     int n = 0;
 
-    for (; queue_stats(r->conn).messages == 0; n++) {
-        numbered_fill(data, len, (uint32_t)n);
+    while (!queue_blocked(r->conn)) {
+        if (queue_stats(r->conn).messages > 0) {
+            support_pause_ms(1);
+            continue;
+        }
+        numbered_fill(data, len, (uint32_t)n++);
         assert_ok(tws_write_async(r->conn, TWS_BINARY, data, len, NULL, NULL));
     }
     free(data);
@@ -101,6 +115,8 @@ void tally_done(tws_conn *c, tws_err result, void *ticket)
 void tally_assert_once(struct tally *t, size_t n)
 {
     WAIT_FOR(atomic_load(&t->total) >= n);
+    pthread_mutex_lock(&t->lock); /* the last callback has let it go */
+    pthread_mutex_unlock(&t->lock);
     for (size_t i = 0; i < t->count; i++)
         assert_int_equal(atomic_load(&t->calls[i]), i < n ? 1 : 0);
 }

@@ -10,7 +10,7 @@
 void rig_narrow(struct rig *r);
 /* A rig whose connection has that queue, narrowed. */
 void rig_open_queue(struct rig *r, const tws_queue_options *queue);
-/* Queues messages until the socket is full and at least one waits; how many were accepted. */
+/* Queues messages until a writer waits for the peer; how many. */
 int rig_fill(struct rig *r, size_t len);
 tws_queue_stats queue_stats(tws_conn *c);
 
