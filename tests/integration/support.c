@@ -145,6 +145,11 @@ void rig_options(tws_server_options *opt)
 
 void rig_open(struct rig *r, const tws_server_options *opt)
 {
+    rig_open_asking(r, opt, NULL);
+}
+
+void rig_open_asking(struct rig *r, const tws_server_options *opt, const char *headers)
+{
     tws_server_options o;
     struct rig_park *p = support_alloc(sizeof *p);
 
@@ -160,7 +165,7 @@ void rig_open(struct rig *r, const tws_server_options *opt)
     r->park = p;
     r->before = support_census();
     support_server_start(&r->s, &o);
-    client_open(&r->client, r->s.address);
+    assert_int_equal(client_upgrade(&r->client, client_dial(r->s.address), headers), 101);
     tws_mutex_lock(p->mu, 0);
     while (!p->arrived)
         tws_cond_wait(p->changed, p->mu, 0);

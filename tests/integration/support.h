@@ -91,6 +91,8 @@ struct rig {
 void rig_options(tws_server_options *opt);
 /* opt from rig_options(), or NULL for just that. */
 void rig_open(struct rig *r, const tws_server_options *opt);
+/* With more header lines of the client's ("A: b\r\n" each). */
+void rig_open_asking(struct rig *r, const tws_server_options *opt, const char *headers);
 /* Lets the handler return, so that the library finishes the connection. */
 void rig_release(struct rig *r);
 /* Ends everything. */
