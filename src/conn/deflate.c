@@ -19,8 +19,8 @@ static void set_memory(_Atomic uint32_t *memory, size_t bytes)
     atomic_store_explicit(memory, (uint32_t)bytes, memory_order_relaxed);
 }
 
-/* Puts what has been sent last away and gives the compressor back. */
-static void put_away(tws_conn *c, struct zstream *s)
+/* Puts what has been sent last away and gives the compressor back, or frees it. */
+static void put_away(tws_conn *c, struct zstream *s, bool idle)
 {
     struct conn_deflate *d = c->deflate;
 
@@ -29,7 +29,10 @@ static void put_away(tws_conn *c, struct zstream *s)
         d->out_past->len = 0;
     set_memory(&d->out_memory, d->out_past ? d->out_past->cap : 0);
     d->out = NULL;
-    zstream_put(&c->env->codec->out, s);
+    if (idle)
+        zstream_drop(&c->env->codec->out, s);
+    else
+        zstream_put(&c->env->codec->out, s);
 }
 
 struct zstream *conn_deflate_open(tws_conn *c)
@@ -59,7 +62,7 @@ void conn_deflate_close(tws_conn *c, struct zstream *s, bool sent)
     if (!sent)
         conn_deflate_reset(c);
     if (d->out_bits <= CODEC_WINDOW_BITS) {
-        put_away(c, s);
+        put_away(c, s, false);
         return;
     }
     base_free(c->env->allocator, d->out_past);
@@ -102,7 +105,7 @@ void conn_deflate_idle(tws_conn *c)
         pthread_mutex_unlock(&c->mu);
         if (mine) {
             if (d->out)
-                put_away(c, d->out);
+                put_away(c, d->out, true);
             conn_turn_give(c);
         }
     }

@@ -228,18 +228,23 @@ void zstream_put(struct zstream_pool *p, struct zstream *s)
     zstream_free(s);
 }
 
-int64_t zstream_pool_trim(struct zstream_pool *p, int64_t before)
+void zstream_drop(struct zstream_pool *p, struct zstream *s)
+{
+    pthread_mutex_lock(&p->mu);
+    p->lent--;
+    pthread_mutex_unlock(&p->mu);
+    zstream_free(s);
+}
+
+void zstream_pool_trim(struct zstream_pool *p, int64_t before)
 {
     struct zstream *all = NULL;
-    int64_t used;
 
     pthread_mutex_lock(&p->mu);
-    used = p->used;
-    if (used <= before)
+    if (p->used <= before)
         all = take_all_locked(p);
     pthread_mutex_unlock(&p->mu);
     free_list(all);
-    return used;
 }
 
 uint32_t zstream_pool_count(struct zstream_pool *p)

@@ -50,8 +50,10 @@ void zstream_pool_destroy(struct zstream_pool *p);
 /* A stream at its beginning; NULL when there is no memory. */
 struct zstream *zstream_get(struct zstream_pool *p, int bits);
 void zstream_put(struct zstream_pool *p, struct zstream *s);
-/* Frees spare streams when none has been used since `before`. The time of the last use. */
-int64_t zstream_pool_trim(struct zstream_pool *p, int64_t before);
+/* The same for one that will not be wanted soon: it is freed. */
+void zstream_drop(struct zstream_pool *p, struct zstream *s);
+/* Frees spare streams when none has been used since `before` (coarse clock). */
+void zstream_pool_trim(struct zstream_pool *p, int64_t before);
 uint32_t zstream_pool_count(struct zstream_pool *p);
 /* Of a pool's own: what one stream takes, about. */
 size_t zstream_size(const struct zstream *s);
