@@ -13,7 +13,7 @@ TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integr
 TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 
 # These watch memory and system calls of the release build.
-RELEASE_DRIVERS := tests/integration/hostile_release.py
+RELEASE_DRIVERS := tests/integration/hostile_release.py tests/integration/hostile_bombs.py
 
 # What runs a server runs once more with light threads.
 LIGHT_TOO := conn_ server_ hub_ client_ cases_ hostile_ examples_chat.py
