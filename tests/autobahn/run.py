@@ -337,7 +337,7 @@ def server_run(args, kind=None, secure=False):
     """One server, all cases; without a kind of thread it runs already."""
     name = "-".join(["report", *([kind] if kind else []), *(["tls"] if secure else [])])
     tls = ["--tls", *(os.path.join(args.tls, "server" + end) for end in (".pem", ".key"))] if secure else []
-    echo = Echo(args.echo, "--threads", kind, *tls) if kind else None
+    echo = Echo(args.echo, "--deflate", "--threads", kind, *tls) if kind else None
     terminator = end = None
     try:
         if secure:
