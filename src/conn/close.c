@@ -181,7 +181,8 @@ static bool peer_has_closed(tws_conn *c)
 
     pthread_mutex_lock(&c->mu);
     closed = c->peer_closed || c->error.code == TWS_ERR_PROTOCOL || c->error.code == TWS_ERR_UTF8 ||
-             c->error.code == TWS_ERR_TOO_BIG || c->error.code == TWS_ERR_FLOOD;
+             c->error.code == TWS_ERR_TOO_BIG || c->error.code == TWS_ERR_FLOOD ||
+             c->error.code == TWS_ERR_DEFLATE;
     pthread_mutex_unlock(&c->mu);
     return closed;
 }
