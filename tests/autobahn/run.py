@@ -22,6 +22,8 @@ KOSOKU = "kosoku==0.1.0"
 IMAGE = "crossbario/autobahn-testsuite"
 ALL_CASES = 517
 CASES_IN = {"12.*": 90, "13.*": 126}  # groups that can be left out as a whole
+COMPRESSION = "12.* 13.*"
+SIDE_BY_SIDE = 3  # cases at a time, against a server; more would take longer than the least patient of them waits
 GOOD = ("OK", "INFORMATIONAL")
 
 
@@ -36,7 +38,8 @@ def arguments():
     parser.add_argument("--threads", default="kernel", help="its kinds of thread, separated by blanks: a run for each")
     parser.add_argument("--url", help="a server that runs already, instead")
     parser.add_argument("--client", help="client program to run against the testsuite's fuzzing server")
-    parser.add_argument("--tls", metavar="CERTS", help="run all of it once more over TLS, with certificates from here")
+    parser.add_argument("--tls", metavar="CERTS", help="run all but the cases of compression once more over TLS, with "
+                        "certificates from here")
     parser.add_argument("--exclude", default="", help="case patterns to leave out, separated by blanks")
     parser.add_argument("--cases", default="", help="only these patterns; the number of cases is then not judged")
     parser.add_argument("--minutes", type=float, default=20, help="time limit of each run")
@@ -120,29 +123,32 @@ def new_enough_python():
 
 
 def kosoku(args):
-    """The program's path, installed on first use."""
+    """The command that runs it, installed on first use."""
     home = os.path.join(args.out, "venv")
     program = os.path.join(home, "bin", "kosoku")
+    command = [os.path.join(home, "bin", "python"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "referee.py")]
     stamp = os.path.join(home, "installed.txt")
     if os.path.exists(stamp):
         with open(stamp, encoding="utf-8") as f:
             if f.read() == KOSOKU and os.access(program, os.X_OK):
-                return program
+                return command
     print(f"autobahn: installing {KOSOKU} into {home}", flush=True)
     shutil.rmtree(home, ignore_errors=True)
-    for command in ([new_enough_python(), "-m", "venv", home],
-                    [os.path.join(home, "bin", "pip"), "install", "--quiet", "--no-cache-dir",
-                     "--disable-pip-version-check", KOSOKU]):
-        if subprocess.run(command).returncode != 0:
-            raise Fault(f"this failed: {' '.join(command)}")
+    for step in ([new_enough_python(), "-m", "venv", home],
+                 [os.path.join(home, "bin", "pip"), "install", "--quiet", "--no-cache-dir",
+                  "--disable-pip-version-check", KOSOKU]):
+        if subprocess.run(step).returncode != 0:
+            raise Fault(f"this failed: {' '.join(step)}")
     with open(stamp, "w", encoding="utf-8") as f:
         f.write(KOSOKU)
-    return program
+    return command
 
 
 def kosoku_command(mode, url, report, args):
     address = url if mode == "fuzzingclient" else url.partition("//")[2]
-    command = [kosoku(args), "-m", mode, "-o", report, address]
+    command = [*kosoku(args), "-m", mode, "-o", report, address]
+    if mode == "fuzzingclient":
+        command += ["-p", str(SIDE_BY_SIDE)]
     for pattern in args.cases.split():
         command += ["-i", pattern]
     for pattern in args.exclude.split():
@@ -351,13 +357,17 @@ def server_run(args, kind=None, secure=False):
 
 
 def runs(args):
-    """What is to be done, as functions."""
+    """What is to be done: a function and its arguments. TLS does not know what it carries: there the cases of
+    compression, which take most of the time, are left out."""
     kinds = args.threads.split() if args.echo else [None] if args.url else []
-    ways = [False, True] if args.tls else [False]
-    servers = [lambda args, kind=kind, way=way: server_run(args, kind, way)
-               for way in (ways if args.echo else [False]) for kind in kinds]
-    clients = [lambda args, way=way: client_run(args, way) for way in ways]
-    return servers + (clients if args.client else [])
+    ways = [(args, False)]
+    if args.tls:
+        ways.append((argparse.Namespace(**{**vars(args), "exclude": COMPRESSION}), True))
+    for way_args, secure in ways if args.echo else ways[:1]:
+        for kind in kinds:
+            yield server_run, way_args, kind, secure
+    for way_args, secure in ways if args.client else []:
+        yield client_run, way_args, secure
 
 
 def run(args):
@@ -365,8 +375,8 @@ def run(args):
     if args.exclude:
         print(f"autobahn: cases left out: {args.exclude}")
     passed, failed = 0, 0
-    for side in runs(args):
-        p, f = verdict(*side(args), args)
+    for side, *arguments_of_it in runs(args):
+        p, f = verdict(*side(*arguments_of_it), arguments_of_it[0])
         passed, failed = passed + p, failed + f
     return passed, failed
 
