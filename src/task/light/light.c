@@ -263,7 +263,8 @@ void light_trim_stack(struct light_task *t)
     uintptr_t low = (uintptr_t)t->stack.low;
     uintptr_t high = (here - 512) & ~(page - 1);
 
-    if (low < high)
+    /* A stack that is being measured would look used where its pattern is gone. */
+    if (low < high && !t->carrier->rt->stacks.paint)
         madvise((void *)low, high - low, MADV_DONTNEED);
 }
 
