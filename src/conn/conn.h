@@ -103,6 +103,7 @@ struct conn_input {
     uint8_t hot;      /* receives for which a borrowed buffer is kept although it is empty */
     bool filled;      /* the last receive filled the buffer: there is probably more */
     bool borrowed;    /* buf is from env->buffers */
+    bool deep;        /* TLS may have used more of the stack than waiting needs */
     uint8_t *zero_at; /* where a byte was overwritten with zero; NULL */
     uint8_t zero_was;
     uint8_t *kept; /* from env->buffers, for who still looks at a message in it; NULL */

@@ -9,7 +9,7 @@
 
 /* Receives for which an emptied, borrowed buffer is kept after the small area was too small. */
 #define INPUT_HOT 8
-/* A borrowed buffer is given back when nothing came for so long. */
+/* What only traffic needs is given back when nothing came for so long. */
 #define INPUT_TRIM_MS 2000
 /* Silence is looked at once a day at least, so that no sum of times overflows. */
 #define PERIOD_MAX ((tws_ms)24 * 60 * 60 * 1000)
@@ -146,7 +146,7 @@ static tws_ms silence_period(tws_conn *c)
     if (c->pinged)
         shorten(&period, conn_timeout(c, TWS_TIMEOUT_PING));
     shorten(&period, conn_timeout(c, TWS_TIMEOUT_IDLE));
-    if (c->in.borrowed || (!c->drop && (c->msg.whole.block || conn_deflate_warm(c))))
+    if (c->in.borrowed || c->in.deep || (!c->drop && (c->msg.whole.block || conn_deflate_warm(c))))
         shorten(&period, INPUT_TRIM_MS);
     return period < PERIOD_MAX ? period : PERIOD_MAX;
 }
@@ -217,6 +217,9 @@ static tws_err silence(tws_conn *c)
     if (passed(now, last, INPUT_TRIM_MS)) {
         c->in.hot = 0;
         conn_input_release(c);
+        if (c->in.deep)
+            task_trim_stack();
+        c->in.deep = false;
         if (!c->drop && c->msg.whole.len == 0 && !c->msg.in_message)
             conn_assembly_free(c);
         if (!c->drop)
@@ -284,6 +287,7 @@ static void heard(tws_conn *c, size_t n, int64_t since)
 
     atomic_store_explicit(&c->last_rx, now, memory_order_relaxed);
     c->pinged = c->ping_owed = false;
+    c->in.deep = net_stream_is_tls(&c->stream);
     CONN_COUNT(c->count.wire_in, n);
     if (since) {
         c->msg.waited += now - since;

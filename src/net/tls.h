@@ -58,6 +58,9 @@ static inline bool net_stream_is_tls(const struct net_stream *st)
     return st->tls != NULL;
 }
 
+/* The calling thread has done its handshakes: gives back what OpenSSL keeps for it, mostly generators
+ * of random numbers. */
+void net_tls_thread_trim(void);
 /* Version (0x0303, 0x0304) and whether a session was resumed. Of a TLS stream. */
 void net_tls_agreed(struct net_stream *st, int *version, bool *resumed);
 /* Emptied when the stream is not TLS. */

@@ -383,6 +383,11 @@ static void describe_peer(SSL *ssl, tws_tls_info *out)
     BIO_free(text);
 }
 
+void net_tls_thread_trim(void)
+{
+    OPENSSL_thread_stop(); /* what is needed again is made again */
+}
+
 void net_tls_agreed(struct net_stream *st, int *version, bool *resumed)
 {
     pthread_mutex_lock(&st->tls->mu);

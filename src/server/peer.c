@@ -252,6 +252,8 @@ static void peer_main(void *block)
     link_peer(&p);
     if (peer_upgrade(&p, block, &job)) {
         task_set_label(tws_conn_id(p.conn));
+        if (net_stream_is_tls(&p.conn->stream) && s->opt.threads == TWS_THREADS_KERNEL)
+            net_tls_thread_trim();
         task_trim_stack();
         s->opt.on_connection(p.conn, s->opt.arg);
         peer_finish(&p);
