@@ -157,7 +157,7 @@ static tws_err key_unreadable(const char *name, const struct password *p, struct
     if (p->asked)
         return tls_fault_set(f, TWS_ERR_CERTIFICATE, false,
                              "%s: the key cannot be decrypted: wrong password?", name);
-    if (at_end())
+    if (at_end() || ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_UNSUPPORTED)
         return tls_fault_set(f, TWS_ERR_CERTIFICATE, false,
                              "%s holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)",
                              name);
