@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 
 #define RECORD_HEAD 5
+/* With less, ciphertext would come in crumbs. */
+#define LITTLE_ROOM 512
 /* Pieces are put together here to leave as one record; larger ones in a borrowed buffer. */
 #define SMALL_RECORD 1536
 /* Records of one send: then the lock is free for a moment, for the reader. */
@@ -158,39 +160,54 @@ static ssize_t ended(struct net_stream *st)
     return -ECONNABORTED;
 }
 
-/* The first bytes of an adopted SSL go through the stash, since it may hold part of a record. */
-static bool into_stash(struct net_tls *t, const uint8_t *data, size_t len)
+/* Into the caller's buffer, and decrypted there. */
+static ssize_t recv_in_place(struct net_stream *st, void *buf, size_t size)
 {
+    struct net_tls *t = st->tls;
+    ssize_t n = task_recv(&st->sock, buf, receive_limit(t, size));
+
+    if (n <= 0)
+        return n < 0 ? n : ended(st);
+    tls_track(t, buf, (size_t)n);
+    n = (ssize_t)decrypt(st, buf, (size_t)n, buf, size);
+    return n > 0 ? n : nothing_read(t);
+}
+
+/* Into a buffer beside it: when there is little room, and for an adopted SSL, which may hold part of
+ * a record that nobody has followed. */
+static ssize_t recv_into_stash(struct net_stream *st)
+{
+    struct net_tls *t = st->tls;
+    ssize_t n;
+
     t->stash = base_pool_get(&t->shared->buffers);
     if (!t->stash)
-        return false;
-    memcpy(t->stash, data, len);
+        return -ENOMEM;
+    n = task_recv(&st->sock, t->stash, TLS_BUFFER);
+    if (n <= 0) {
+        stash_free(t);
+        return n < 0 ? n : ended(st);
+    }
+    if (t->tracked)
+        tls_track(t, t->stash, (size_t)n);
     t->stash_begin = 0;
-    t->stash_end = (uint32_t)len;
-    return true;
+    t->stash_end = (uint32_t)n;
+    return n;
 }
 
 static ssize_t tls_recv(struct net_stream *st, void *buf, size_t size)
 {
     struct net_tls *t = st->tls;
-    size_t limit = t->tracked || size < TLS_BUFFER ? size : TLS_BUFFER;
     ssize_t n;
 
     if (t->failed || t->got_close)
         return nothing_read(t);
+    if (!t->more && t->tracked && size >= LITTLE_ROOM)
+        return recv_in_place(st, buf, size);
     if (!t->more) {
-        n = task_recv(&st->sock, buf, t->tracked ? receive_limit(t, limit) : limit);
-        if (n == 0)
-            return ended(st);
+        n = recv_into_stash(st);
         if (n < 0)
             return n;
-        if (t->tracked) {
-            tls_track(t, buf, (size_t)n);
-            n = (ssize_t)decrypt(st, buf, (size_t)n, buf, size);
-            return n > 0 ? n : nothing_read(t);
-        }
-        if (!into_stash(t, buf, (size_t)n))
-            return -ENOMEM;
     }
     n = (ssize_t)decrypt(st, t->stash ? t->stash + t->stash_begin : NULL,
                          t->stash_end - t->stash_begin, buf, size);
