@@ -98,25 +98,12 @@ int tls_on_session(SSL *ssl, SSL_SESSION *session)
 
 /* ---- Beginning ---- */
 
-/* Whom a client talks to: what is verified, and what the server is asked for. False: nobody, or a
- * name that is none. */
-static bool name_peer(struct net_tls *t, const char *host)
+/* A name, or an address: no SNI then (RFC 6066 3). */
+static bool verify_name(struct net_tls *t)
 {
-    const struct tls_settings *s = &t->shared->settings;
     X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
     unsigned char address[16];
-    size_t len;
 
-    if (s->server_name)
-        host = s->server_name;
-    if (!host || !host[0])
-        return s->skip_verify || SSL_get_verify_mode(t->ssl) == SSL_VERIFY_NONE;
-    t->name = lower_copy(t->allocator, host);
-    if (!t->name)
-        return false;
-    len = strlen(t->name);
-    if (len > 1 && t->name[len - 1] == '.')
-        t->name[len - 1] = 0; /* certificates name hosts without the root's dot */
     if (inet_pton(AF_INET, t->name, address) == 1)
         return X509_VERIFY_PARAM_set1_ip(param, address, 4) == 1;
     if (inet_pton(AF_INET6, t->name, address) == 1)
@@ -124,8 +111,29 @@ static bool name_peer(struct net_tls *t, const char *host)
     /* RFC 6125: names stand in subjectAltName, and a wildcard is a whole label. */
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
                                                X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-    return X509_VERIFY_PARAM_set1_host(param, t->name, 0) == 1 && len <= NAME_MAX_LEN &&
+    return X509_VERIFY_PARAM_set1_host(param, t->name, 0) == 1 &&
            SSL_set_tlsext_host_name(t->ssl, t->name) == 1;
+}
+
+/* Whom a client talks to: what is verified, and what the server is asked for. 0, -ENOMEM, or -EINVAL:
+ * nobody, or a name that is none. */
+static int name_peer(struct net_tls *t, const char *host)
+{
+    const struct tls_settings *s = &t->shared->settings;
+    size_t len;
+
+    if (s->server_name)
+        host = s->server_name;
+    if (!host || !host[0])
+        return SSL_get_verify_mode(t->ssl) == SSL_VERIFY_NONE ? 0 : -EINVAL;
+    t->name = lower_copy(t->allocator, host);
+    if (!t->name)
+        return -ENOMEM;
+    t->name[strcspn(t->name, "%")] = 0; /* the zone of an address is this machine's affair */
+    len = strlen(t->name);
+    if (len > 1 && t->name[len - 1] == '.')
+        t->name[--len] = 0; /* certificates name hosts without the root's dot */
+    return len > 0 && len <= NAME_MAX_LEN && verify_name(t) ? 0 : -EINVAL;
 }
 
 static void resume(struct net_tls *t)
@@ -143,6 +151,8 @@ static void resume(struct net_tls *t)
 /* A new SSL in its role. 0, -ENOMEM or -EINVAL. */
 static int begin(struct net_tls *t, const struct net_tls_params *p)
 {
+    int r;
+
     t->set = tls_set_get(t->shared);
     t->ssl = t->set ? SSL_new(t->set->ctx[0]) : NULL;
     if (!t->ssl)
@@ -153,12 +163,12 @@ static int begin(struct net_tls *t, const struct net_tls_params *p)
         return 0;
     }
     SSL_set_connect_state(t->ssl);
-    if (!name_peer(t, p->host)) {
+    r = name_peer(t, p->host);
+    if (r == -EINVAL)
         tls_note_locked(t, 0, "there is no valid host name to verify (server_name)");
-        return -EINVAL;
-    }
-    resume(t);
-    return 0;
+    if (r == 0)
+        resume(t);
+    return r;
 }
 
 static struct net_tls *tls_new(const struct net_tls_params *p)
