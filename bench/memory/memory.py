@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What an idle connection costs: resident memory of the server, and kernel memory of the machine.
 
-Starts build/examples/echo, opens idle connections that each echo one small message first, and reads
+Starts build/examples/echo, opens idle connections that each echo one small message first, plain and
+over TLS 1.3, lets them be idle for three seconds (what traffic needed is given back after two), and reads
 VmRSS of the server and KernelStack, Slab and PageTables of the machine before and after. Kernel
 figures hold both ends of each connection, since the client's sockets are on the same machine; half
 of the socket memory is the server's. With --echoes all of them then echo that many messages at once,
@@ -11,8 +12,10 @@ import argparse
 import os
 import resource
 import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import time
 
 REQUEST = (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -20,6 +23,7 @@ REQUEST = (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnecti
            b"Origin: http://127.0.0.1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) memory\r\n"
            b"Accept-Language: en-US,en;q=0.5\r\nCache-Control: no-cache\r\n\r\n")
 SIZE = 1000
+IDLE = 3
 HELLO = b"\x81\x85\x00\x00\x00\x00hello"
 
 
@@ -46,11 +50,24 @@ def receive(s, marker):
         got += piece
 
 
-def connect(port, n):
+def certificate(folder):
+    """A certificate that signs itself; the path of certificate and key."""
+    path = os.path.join(folder, "both.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-subj", "/CN=memory", "-days", "2", "-keyout", path, "-out", path + ".crt"],
+                   check=True, stderr=subprocess.DEVNULL)
+    with open(path + ".crt", encoding="ascii") as crt, open(path, "a", encoding="ascii") as both:
+        both.write(crt.read())
+    return path
+
+
+def connect(port, n, tls):
     # Several source addresses, so that ports do not run short.
     s = socket.socket()
     s.bind((f"127.0.0.{2 + n % 8}", 0))
     s.connect(("127.0.0.1", port))
+    if tls:
+        s = tls.wrap_socket(s)
     s.sendall(REQUEST)
     receive(s, b"\r\n\r\n")
     s.sendall(HELLO)
@@ -97,21 +114,30 @@ def echo_all(held, times, size):
 def measure_busy(server, held, options):
     seconds = echo_all(held, options.echoes, SIZE)
     busy = rss(server.pid)
-    time.sleep(3)  # what silence gives back after two seconds
+    time.sleep(IDLE)  # what silence gives back after two seconds
     return (f"\n{len(held)} connections, all open, echoed {options.echoes} messages of {SIZE} B each in "
           f"{seconds:.1f} s (one client thread); nothing lost.\nServer's resident memory: {busy / 1024:.1f} MiB "
           f"right after, {settled(server.pid) / 1024:.1f} MiB after a silence of three seconds.")
 
 
-def measure(options, kind):
-    echo, count = options.echo, options.connections
-    server = subprocess.Popen([echo, "--listen", "127.0.0.1:0", "--threads", kind,
-                               "--max-connections", "0"], stdout=subprocess.PIPE, text=True)
+def client_context():
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.verify_mode = ssl.CERT_NONE
+    return tls
+
+
+def measure(options, kind, pem):
+    count = options.connections
+    command = [options.echo, "--listen", "127.0.0.1:0", "--threads", kind, "--max-connections", "0"]
+    tls = client_context() if pem else None
+    server = subprocess.Popen(command + (["--tls-cert", pem] if pem else []), stdout=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline().rsplit(":", 1)[1])
-        warm = connect(port, 0)
+        warm = connect(port, 0, tls)
         before, kernel_before = settled(server.pid), meminfo()
-        held = [connect(port, n) for n in range(count)]
+        held = [connect(port, n, tls) for n in range(count)]
+        time.sleep(IDLE)
         after, kernel_after = settled(server.pid), meminfo()
         kernel = {k: kernel_after[k] - kernel_before[k] for k in kernel_before}
         note = measure_busy(server, held, options) if options.echoes else None
@@ -138,12 +164,15 @@ def main():
         sys.exit(f"memory: {options.echo} is not there: make it first")
     print("| threads | process at rest | resident, per connection | kernel stack | "
           "slab (both ends) | page tables |\n|---|---|---|---|---|---|")
-    for kind in [options.threads] if options.threads else ("kernel", "light"):
-        base, each, kernel, note = measure(options, kind)
-        print(f"| {kind} | {base / 1024:.1f} MiB | {each:.1f} KiB | {kernel['KernelStack']:.1f} KiB "
-              f"| {kernel['Slab']:.1f} KiB | {kernel['PageTables']:.1f} KiB |", flush=True)
-        if note:
-            print(note)
+    with tempfile.TemporaryDirectory() as folder:
+        for pem in (None, certificate(folder)):
+            for kind in [options.threads] if options.threads else ("kernel", "light"):
+                base, each, kernel, note = measure(options, kind, pem)
+                print(f"| {kind}{', TLS' if pem else ''} | {base / 1024:.1f} MiB | {each:.1f} KiB "
+                      f"| {kernel['KernelStack']:.1f} KiB | {kernel['Slab']:.1f} KiB "
+                      f"| {kernel['PageTables']:.1f} KiB |", flush=True)
+                if note:
+                    print(note)
 
 
 if __name__ == "__main__":
