@@ -219,25 +219,55 @@ static tws_err prepare(struct dial *d)
     return TWS_OK;
 }
 
-tws_err dial_exchange(struct dial *d)
+/* Reads heads until the final one. */
+static tws_err read_answer(struct dial *d, int64_t deadline)
 {
     struct dial_answer *a = &d->answer;
-    int64_t deadline = dial_step(d, d->o.handshake_timeout);
-    tws_err err = prepare(d);
     int interim = 0;
 
-    if (!err)
-        err = send_request(d, deadline);
-    while (!err) {
-        err = read_head(d, deadline);
+    for (;;) {
+        tws_err err = read_head(d, deadline);
+
         if (err || a->head.status >= 200 || a->head.status == 101)
-            break;
+            return err;
         if (++interim > INTERIM_MAX)
             return dial_fail(d, TWS_ERR_HANDSHAKE, TWS_PHASE_HANDSHAKE, 0,
                              "more than %d interim answers", INTERIM_MAX);
         a->len -= a->head.head_len;
         memmove(a->buf, a->buf + a->head.head_len, a->len);
     }
+}
+
+/*
+ * The request did not leave whole. A server that does not want it (our certificate is missing, our
+ * address is barred) may have said so and gone: that says more than the failed send does.
+ */
+static tws_err read_last_words(struct dial *d, int64_t deadline)
+{
+    tws_error sending = *d->error;
+    tws_err err;
+
+    memset(d->error, 0, sizeof *d->error);
+    err = read_answer(d, deadline);
+    if (err == TWS_ERR_EOF || err == TWS_ERR_NETWORK || err == TWS_ERR_TRUNCATED) {
+        *d->error = sending;
+        err = sending.code;
+    }
+    return err;
+}
+
+tws_err dial_exchange(struct dial *d)
+{
+    int64_t deadline = dial_step(d, d->o.handshake_timeout);
+    tws_err err = prepare(d);
+
+    if (err)
+        return err;
+    err = send_request(d, deadline);
+    if (!err)
+        err = read_answer(d, deadline);
+    else if (err == TWS_ERR_NETWORK)
+        err = read_last_words(d, deadline);
     return err ? err : tell_cookies(d);
 }
 
