@@ -2,6 +2,7 @@
 #ifndef TWS_METRICS_H
 #define TWS_METRICS_H
 
+#include <tws/hub.h>
 #include <tws/server.h>
 
 #ifdef __cplusplus
@@ -66,6 +67,20 @@ TWS_API void tws_server_stats_sized(tws_server *s, tws_server_stats *out, size_t
  * Threads: any.
  */
 TWS_API size_t tws_server_metrics(tws_server *s, char *buf, size_t size);
+
+/**
+ * Writes the counters of a hub in the same format, to be put behind those of a server.
+ *
+ * Rooms, members, messages by what became of them, and a histogram of how long publishes took. A
+ * page may hold the text of one hub only.
+ *
+ * @param h the hub
+ * @param buf where the text goes; zero-terminated whenever size is above 0
+ * @param size room in buf; 4 KiB is enough
+ * @return the length of the whole text, as snprintf() counts.
+ * Threads: any.
+ */
+TWS_API size_t tws_hub_metrics(tws_hub *h, char *buf, size_t size);
 
 #define TWS_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
