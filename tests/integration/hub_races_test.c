@@ -295,9 +295,12 @@ static void test_every_completion_once(void **state)
 
     (void)state;
     for (int left = ROUNDS; left > 0; left -= PER_PARTY) {
+        tws_server_options opt;
         struct party p;
 
-        party_open(&p, PER_PARTY + 1, NULL, NULL);
+        party_options(&opt, &p);
+        opt.upgrade.conn.close_timeout = 50; /* for those that read nothing */
+        party_open(&p, PER_PARTY + 1, &opt, NULL);
         assert_ok(tws_hub_join(p.hub, p.conns[PER_PARTY], "room"));
         for (size_t i = 0; i < PER_PARTY; i++) {
             struct round r = {.p = &p, .first = i};
@@ -308,6 +311,7 @@ static void test_every_completion_once(void **state)
             assert_ok(tws_hub_join(p.hub, p.conns[i], "room"));
             support_thread(&publisher, publish_round, &r);
             end_in_the_middle(&r, i);
+
             WAIT_FOR(tws_hub_count(p.hub, "room") == 1);
             atomic_store(&r.stop, true);
             pthread_join(publisher, NULL);
