@@ -4,6 +4,8 @@
  * The smallest useful server: echo() below is all that a connection needs. The rest reads options,
  * waits for a signal, and ends in order. `echo --help` lists the options.
  */
+#include "echo_broadcast.h"
+
 #include <tws/tws.h>
 
 #include <ctype.h>
@@ -26,7 +28,8 @@ struct settings {
     tws_server_options server;
     char address[MAX_ADDRESSES][ADDRESS_SIZE];
     const char *listen[MAX_ADDRESSES];
-    const char *metrics; /* address of the counters' page, or NULL */
+    const char *broadcast; /* path, or NULL */
+    const char *metrics;   /* address of the counters' page, or NULL */
     tws_deflate_options deflate;
     tws_tls_certificate certificate;
 };
@@ -56,6 +59,9 @@ static const char usage[] =
     "  --tls-cert FILE        speak TLS (wss://) with this certificate and its chain, PEM\n"
     "  --tls-key FILE         the certificate's key (default: in the same file)\n"
     "  --tls FILE KEY         both at once; an address written plain:HOST:PORT is without TLS\n"
+    "  --broadcast PATH       messages to this path go to all connections on it, the sender's too\n"
+    "  --queue-messages N     that may wait for a peer that reads slowly before it is closed with\n"
+    "                         1013 (default 4096; 0: any number, as 1 MiB allows)\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
     "\n"
@@ -74,6 +80,10 @@ static void echo(tws_conn *c, void *arg)
 {
     (void)arg;
     tws_message m;
+    if (broadcast_wanted(c)) {
+        broadcast(c);
+        return;
+    }
     while (tws_read_message(c, &m) == TWS_OK) {
         if (tws_write_message(c, m.opcode, m.data, m.len) != TWS_OK) {
             break;
@@ -90,6 +100,9 @@ static bool metrics_page(const tws_request *r, tws_reply *a, void *arg)
     }
     char text[32 * 1024];
     size_t len = tws_server_metrics(arg, text, sizeof text);
+    if (len < sizeof text && broadcast_hub() != NULL) {
+        len += tws_hub_metrics(broadcast_hub(), text + len, sizeof text - len);
+    }
     if (len >= sizeof text) {
         return tws_reply_status(a, 500) == TWS_OK;
     }
@@ -210,6 +223,8 @@ static const struct option options[] = {
     {"tls-cert", required_argument, NULL, 'T'},
     {"tls-key", required_argument, NULL, 'K'},
     {"tls", required_argument, NULL, 'B'},
+    {"broadcast", required_argument, NULL, 'b'},
+    {"queue-messages", required_argument, NULL, 'q'},
     {"metrics", required_argument, NULL, 'M'},
     {"handshake-timeout", required_argument, NULL, 'H'},
     {"ping", required_argument, NULL, 'p'},
@@ -243,11 +258,33 @@ static tws_ms *timeout_of(struct settings *s, int option)
     }
 }
 
+/* The text that an option sets, or NULL. */
+static const char **text_of(struct settings *s, int option)
+{
+    switch (option) {
+    case 'T':
+        return &s->certificate.cert_file;
+    case 'K':
+        return &s->certificate.key_file;
+    case 'b':
+        return &s->broadcast;
+    case 'M':
+        return &s->metrics;
+    default:
+        return NULL;
+    }
+}
+
 static void set_option(struct settings *s, int option, const char *name, char *value)
 {
     tws_ms *timeout = timeout_of(s, option);
     if (timeout != NULL) {
         *timeout = (tws_ms)number(name, value, MAX_MS);
+        return;
+    }
+    const char **text = text_of(s, option);
+    if (text != NULL) {
+        *text = value;
         return;
     }
     switch (option) {
@@ -290,14 +327,8 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'd':
         set_deflate(s, value);
         break;
-    case 'T':
-        s->certificate.cert_file = value;
-        break;
-    case 'K':
-        s->certificate.key_file = value;
-        break;
-    case 'M':
-        s->metrics = value;
+    case 'q':
+        s->server.upgrade.conn.queue.max_messages = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 'h':
         fputs(usage, stdout);
@@ -387,6 +418,10 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
 
+    if (s.broadcast != NULL && !broadcast_open(s.broadcast)) {
+        fputs("echo: no memory\n", stderr);
+        return EXIT_FAILURE;
+    }
     s.server.tls = read_certificate(&s.certificate);
     tws_server *server = start(&s.server, "listening on ", "");
     tws_tls_unref(s.server.tls);
@@ -410,5 +445,6 @@ int main(int argc, char **argv)
     tws_server_drain(server, DRAIN_MS);
     tws_server_free(metrics);
     tws_server_free(server);
+    broadcast_close();
     return EXIT_SUCCESS;
 }

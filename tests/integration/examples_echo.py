@@ -241,6 +241,24 @@ class Echo(unittest.IsolatedAsyncioTestCase):
             await websockets.connect(url.replace("http:", "ws:"))
         self.assertEqual(refused.exception.status_code, 404)
 
+    async def test_broadcast(self):
+        """One path is a room; the others are not, and its counters are on the page."""
+        [address] = self.start("--listen", LOCAL, "--broadcast", "/all", "--metrics", LOCAL)
+        members = [await connect(address, "/all") for _ in range(5)]
+        alone = await connect(address, "/all/")
+        page = self.program.line("metrics on ")
+        while b"tws_hub_members 5\n" not in (await asyncio.to_thread(fetch, page))[2]:
+            await asyncio.sleep(0.01)
+        for number, message in enumerate(("text", b"\x00binary", "")):
+            await members[number].send(message)
+            for member in members:
+                self.assertEqual(await asyncio.wait_for(member.recv(), PATIENCE), message)
+        self.assertEqual(await echoed(alone, "echo"), "echo")
+        self.assertIn(b'tws_hub_deliveries_total{result="sent"} 15\n',
+                      (await asyncio.to_thread(fetch, page))[2])
+        for client in (alone, *members):
+            await client.close()
+
     async def test_plain_http(self):
         [address] = self.start("--listen", LOCAL)
         status, headers, _ = await asyncio.to_thread(fetch, f"http://{address}/")

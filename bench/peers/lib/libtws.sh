@@ -10,6 +10,7 @@ tws_has_option()
 }
 
 PEER_FEATURES="echo any-path"
+if tws_has_option broadcast; then PEER_FEATURES="$PEER_FEATURES broadcast"; fi
 if tws_has_option tls-cert; then PEER_FEATURES="$PEER_FEATURES tls"; fi
 if tws_has_option deflate; then PEER_FEATURES="$PEER_FEATURES deflate"; fi
 
@@ -45,6 +46,9 @@ peer_version()
 peer_start()
 {
     set -- "$2/server" --listen "$PEER_HOST:$1"
+    if tws_has_option broadcast; then
+        set -- "$@" --broadcast /broadcast --queue-messages "${PEER_BROADCAST_QUEUE:-256}"
+    fi
     if [ -n "${TLS_CERT:-}" ]; then
         set -- "$@" --tls-cert "$TLS_CERT" --tls-key "$TLS_KEY"
     fi
