@@ -389,8 +389,10 @@ static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
     for (;;) {
         ssize_t n = recv(s->fd, buf, len, s->recv_waits ? 0 : MSG_DONTWAIT);
 
-        if (n > 0)
+        if (n > 0) {
+            task_prefetch_user(s);
             return n;
+        }
         if (n == 0)
             return atomic_load(&s->interrupted) && !peer_ended(s) ? -EAGAIN : 0;
         if (errno != EINTR)
