@@ -46,6 +46,7 @@ static const char usage[] =
     "  --threads KIND         kernel: a pthread per connection (default); light: a user-space\n"
     "                         thread, many on one pthread\n"
     "  --carriers N           pthreads that run light threads (default: one per core)\n"
+    "  --no-pause             they look for events as often as they can\n"
     "  --stack BYTES          stack of a connection's thread (default 262144, light 65536)\n"
     "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
     "  --control-rate N       pings and pongs of a peer per second (default 5000; 0: any)\n"
@@ -215,6 +216,7 @@ static const struct option options[] = {
     {"max-per-address", required_argument, NULL, 'a'},
     {"threads", required_argument, NULL, 't'},
     {"carriers", required_argument, NULL, 'k'},
+    {"no-pause", no_argument, NULL, 'z'},
     {"stack", required_argument, NULL, 's'},
     {"min-rate", required_argument, NULL, 'r'},
     {"control-rate", required_argument, NULL, 'R'},
@@ -308,6 +310,9 @@ static void set_option(struct settings *s, int option, const char *name, char *v
             bad_option(name, value, "neither kernel nor light");
         }
         s->server.threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+        break;
+    case 'z':
+        s->server.no_pause = true;
         break;
     case 'k':
         s->server.carriers = (uint32_t)number(name, value, 1024);

@@ -325,7 +325,10 @@ typedef struct tws_server_options {
     bool measure_stacks;      /* light: fill stacks with a pattern to see how deep they are used;
                                  see tws_server_stats.deepest_stack; slow; default false */
     bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
-    tws_log_fn log;           /* default NULL */
+    bool
+        no_pause; /* light: with much traffic on many connections carriers pause, half a millisecond
+                      at most, so that some events come together; true: never; default false */
+    tws_log_fn log; /* default NULL */
     void *log_arg;
     tws_tls
         *tls; /* wss: certificates, see tls.h; default NULL: upgrade.tls. A reference is taken. */

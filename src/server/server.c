@@ -121,6 +121,7 @@ static tws_err start_threads(tws_server *s, tws_error *e)
     struct task_options t = {.kind = light ? TASK_LIGHT : TASK_KERNEL,
                              .stack_size = light ? LIGHT_STACK : KERNEL_STACK,
                              .spread = !s->opt.no_spread,
+                             .no_pause = s->opt.no_pause,
                              .carriers = s->opt.carriers,
                              .paint = s->opt.measure_stacks,
                              .on_stuck = log_stuck,

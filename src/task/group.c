@@ -63,6 +63,7 @@ tws_err tws_group_new(tws_group **out, const tws_group_options *opt)
     struct task_options task = {.kind = light ? TASK_LIGHT : TASK_KERNEL,
                                 .stack_size = o.stack_size,
                                 .spread = !o.no_spread,
+                                .no_pause = o.no_pause,
                                 .carriers = o.carriers,
                                 .name = "tws-group",
                                 .allocator = o.allocator};

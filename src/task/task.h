@@ -75,6 +75,7 @@ struct task_options {
     size_t stack_size;
     bool spread;       /* kernel threads: one core each in turn */
     uint32_t carriers; /* of light threads; 0: one per core */
+    bool no_pause;     /* light threads: carriers look for events as often as they can */
     bool paint;        /* light threads: measure how deep stacks are used */
     tws_ms stuck_ms;   /* light threads: when a handler counts as stuck; 0: the default */
     /* Told when one was: what the thread called itself, and how long it took. */

@@ -200,6 +200,38 @@ static void test_new_ones_go_where_less_is_done(void **state)
     assert_int_equal(picked(3, 10, 4, 90), 0);
 }
 
+/* ---- Pauses ---- */
+
+/* What a window of 10 ms makes of so many runs of so many light threads. */
+static int64_t pause_after(uint32_t runs, uint32_t threads)
+{
+    struct light_pace p = {.since = 1000, .runs = runs, .threads = threads, .pause = 1};
+
+    light_pace_look(&p, 1000 + 5 * BASE_NS_PER_MS);
+    assert_int_equal(p.runs, runs); /* the window is not over */
+    assert_int_equal(p.pause, 1);
+    light_pace_look(&p, 1000 + 10 * BASE_NS_PER_MS);
+    assert_int_equal(p.runs, 0);
+    assert_int_equal(p.threads, 0);
+    assert_int_equal(p.window, 1);
+    return p.pause;
+}
+
+static void test_pauses_are_for_many(void **state)
+{
+    const int64_t most = BASE_NS_PER_MS / 2;
+
+    (void)state;
+    assert_int_equal(pause_after(0, 0), 0);
+    assert_int_equal(pause_after(1, 1), 0);
+    assert_int_equal(pause_after(200, 1), 0);      /* one that waits for each reply */
+    assert_int_equal(pause_after(400, 32), 0);     /* few that do */
+    assert_int_equal(pause_after(50, 50), 0);      /* not much traffic */
+    assert_int_equal(pause_after(500, 500), most); /* 32 come in 640 us */
+    assert_int_equal(pause_after(500, 300), 10 * BASE_NS_PER_MS / 500 * 300 / 16);
+    assert_int_equal(pause_after(1000, 1000), 320000); /* 32 of them */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_shutdown_without_carrier),
         cmocka_unit_test(test_load_is_measured),
         cmocka_unit_test(test_new_ones_go_where_less_is_done),
+        cmocka_unit_test(test_pauses_are_for_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

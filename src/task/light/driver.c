@@ -11,17 +11,10 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 256
 #define DRIVER_STACK (128 * 1024)
-/* Pauses: how often their length is worked out, what they aim at, and their bounds. */
-#define PACE_NS (10 * BASE_NS_PER_MS)
-#define PACE_BATCH 32
-#define PACE_BATCH_MIN 4
-#define PACE_SHARE 16
-#define PACE_MAX_NS (BASE_NS_PER_MS / 2)
 #define DRIVERS_MAX 1024
 
 static _Thread_local struct light_driver *driver_here __attribute__((tls_model("initial-exec")));
@@ -192,7 +185,7 @@ static bool run_task(struct light_driver *d, struct light_carrier *c, struct lig
         sched_yield(); /* another driver is still saving it: a few instructions */
     atomic_store_explicit(&t->running, true, memory_order_relaxed);
     atomic_store_explicit(&d->current, t, memory_order_relaxed);
-    c->pace.runs++;
+    light_pace_count(&c->pace, t);
     errno = t->saved_errno;
     light_context_switch(&d->context, &t->context, 0);
     atomic_store_explicit(&d->current, NULL, memory_order_relaxed);
@@ -267,41 +260,6 @@ static int wait_ms(struct light_carrier *c)
     return ms < 0 ? 0 : ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/*
- * Long enough for PACE_BATCH light threads to become ready, but no more than a small share of the
- * time between two messages of one connection: where each waits for its reply before it sends again,
- * a pause would cost throughput.
- */
-static void set_pace(struct light_carrier *c)
-{
-    struct light_pace *p = &c->pace;
-    int64_t elapsed = c->now - p->since;
-    int64_t each, share;
-
-    if (elapsed < PACE_NS)
-        return;
-    each = p->runs > 0 ? elapsed / p->runs : PACE_NS;
-    share = each * atomic_load_explicit(&c->tasks, memory_order_relaxed) / PACE_SHARE;
-    p->pause = each * PACE_BATCH;
-    if (p->pause > share)
-        p->pause = share;
-    if (p->pause > PACE_MAX_NS)
-        p->pause = PACE_MAX_NS;
-    if (p->pause < each * PACE_BATCH_MIN)
-        p->pause = 0;
-    p->since = c->now;
-    p->runs = 0;
-}
-
-static void pause_polling(const struct light_carrier *c)
-{
-    struct timespec ts = {.tv_nsec = c->pace.pause};
-
-    if (c->pace.pause > 0 && !c->ready.head &&
-        !atomic_load_explicit(&c->inbox_full, memory_order_relaxed))
-        nanosleep(&ts, NULL);
-}
-
 static void poll_sockets(struct light_carrier *c)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -357,14 +315,15 @@ static void run_carrier(struct light_driver *d)
 
         poll_sockets(c);
         begin = c->now = base_clock_ns();
-        set_pace(c);
+        light_pace_look(&c->pace, c->now);
         take_inbox(c);
         end_waits(c);
         if (!run_ready(d, c))
             return;
         atomic_fetch_add_explicit(&c->busy_ns, (uint64_t)(base_clock_ns() - begin),
                                   memory_order_relaxed);
-        pause_polling(c);
+        if (!c->ready.head)
+            light_pace_pause(c);
     }
 }
 

@@ -126,6 +126,7 @@ static int light_runtime_new(struct task_runtime **out, const struct task_option
     pthread_mutex_init(&rt->rt.mu, NULL);
     strncpy(rt->name, opt->name, sizeof rt->name - 1);
     rt->stuck_ms = opt->stuck_ms > 0 ? opt->stuck_ms : DEFAULT_STUCK_MS;
+    rt->no_pause = opt->no_pause;
     rt->on_stuck = opt->on_stuck;
     rt->on_stuck_arg = opt->on_stuck_arg;
     task_park_init(&rt->watch_park);

@@ -34,6 +34,7 @@ struct light_task {
     void *arg;
     _Atomic uint64_t label; /* for the log: what the application calls it */
     int saved_errno;
+    uint32_t ran_in;      /* the window of its carrier's pace that counted it */
     _Atomic bool running; /* its context is not saved yet: whoever resumes it waits */
 };
 
@@ -61,14 +62,16 @@ struct light_list {
 enum carrier_mode { CARRIER_LIBRARY = 0, CARRIER_HANDLER = 1 };
 
 /*
- * When to look for events again. An event loop that polls whenever it can finds one or two events at a
- * time, and pays a sleep, a wake-up and a system call for each; its peers pay the wake-up. A carrier
- * with much traffic on many sockets therefore pauses before it looks again, until some have come.
+ * When to look for events again. A loop that polls whenever it can finds one or two events at a time,
+ * and pays a sleep, a wake-up and a system call for each; its peers pay the wake-up. A carrier with
+ * much traffic on many sockets therefore pauses before it looks again, until some have come.
  */
 struct light_pace {
-    int64_t since;
-    uint32_t runs; /* of light threads, since then */
-    int64_t pause; /* ns; 0: none */
+    int64_t since;    /* when the present window began */
+    uint32_t window;  /* its number */
+    uint32_t runs;    /* of light threads, in it */
+    uint32_t threads; /* different ones among them */
+    int64_t pause;    /* ns; 0: none */
 };
 
 struct light_carrier {
@@ -122,6 +125,7 @@ struct light_runtime {
     bool watch_runs;
     struct task_park watch_park;
     _Atomic bool stop;
+    bool no_pause;
     tws_ms stuck_ms;
     void (*on_stuck)(void *arg, uint64_t label, tws_ms ms);
     void *on_stuck_arg;
@@ -135,7 +139,8 @@ struct light_socket {
     _Atomic(struct task_park *) waiter[2]; /* by enum task_dir */
     _Atomic bool event[2];                 /* an edge that nobody has looked at yet */
     _Atomic bool hung_up;
-    const char *hot;  /* where its user's record begins, about: fetched before its thread runs */
+    const struct task_socket
+        *user;        /* perhaps closed already: for fetching what is around it only */
     bool maybe_input; /* reader's: the last receive did not empty the socket */
     struct light_socket *next;
 };
@@ -162,6 +167,15 @@ void light_make_ready(struct light_task *t);
 void light_carrier_wake(struct light_carrier *c);
 /* All spawned light threads have ended: drivers end, and are joined. */
 void light_drivers_join(struct light_runtime *rt);
+
+/* ---- pace.c ---- */
+
+/* Works out the pause when a window is over. */
+void light_pace_look(struct light_pace *p, int64_t now);
+/* t is about to run. */
+void light_pace_count(struct light_pace *p, struct light_task *t);
+/* Nothing is ready: lets some events come together, if that is worth while. */
+void light_pace_pause(const struct light_carrier *c);
 
 /* ---- light.c ---- */
 

@@ -9,9 +9,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* Cache lines of a connection, which its socket stands at the beginning of. */
-#define PREFETCH_USER 16
-
 int light_socket_init(struct task_socket *s, struct task_runtime *rt)
 {
     struct light_runtime *lr = (struct light_runtime *)rt;
@@ -27,7 +24,7 @@ int light_socket_init(struct task_socket *s, struct task_runtime *rt)
         return -ENOMEM;
     ls->carrier = t && t->carrier->rt == lr ? t->carrier : &lr->carriers[0];
     ls->maybe_input = true;
-    ls->hot = (const char *)s - 64;
+    ls->user = s;
     s->light = ls;
     ev.data.ptr = ls;
     if (epoll_ctl(ls->carrier->epoll_fd, EPOLL_CTL_ADD, s->fd, &ev) < 0) {
@@ -91,8 +88,7 @@ static void signal_waiter(struct light_socket *s, enum task_dir dir)
 
 void light_socket_event(struct light_socket *s, uint32_t events)
 {
-    for (int i = 0; i < PREFETCH_USER; i++)
-        __builtin_prefetch(s->hot + i * 64, 1);
+    task_prefetch_user(s->user);
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         atomic_store(&s->hung_up, true);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
