@@ -127,6 +127,16 @@ void conn_tell_locked(tws_conn *c)
     else
         start_locked(env);
     pthread_mutex_unlock(&env->mu);
+    if (c->hold && atomic_load(&env->untold))
+        hold_begin(env->hold, c->hold); /* the watch tries again */
+}
+
+void conn_tell_again(struct conn_env *env)
+{
+    pthread_mutex_lock(&env->mu);
+    if (env->tell_head && !env->teller_runs)
+        start_locked(env);
+    pthread_mutex_unlock(&env->mu);
 }
 
 void conn_tell_here(struct conn_env *env)

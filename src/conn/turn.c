@@ -258,5 +258,9 @@ void conn_kick(tws_conn *c)
         }
         conn_turn_give_locked(c);
     }
+    if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
+        conn_tell_again(c->env);
+    else if (c->hold && !c->writing && conn_out_len(c) == 0 && !conn_queue_stranded(c))
+        hold_end(c->hold); /* nothing is left to see to */
     pthread_mutex_unlock(&c->mu);
 }

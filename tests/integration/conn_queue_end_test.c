@@ -70,6 +70,7 @@ static void test_close_lets_it_leave(void **state)
     }
     client_expect_close(&r.client, 1000, "bye");
     client_send_close(&r.client, 1000, NULL);
+    client_close(&r.client);
     pthread_join(thread, &result);
     assert_err((tws_err)(intptr_t)result, TWS_OK);
     assert_told(&t, TWS_OK);
@@ -378,7 +379,7 @@ static void test_end_hooks(void **state)
 
 /* ---- In the middle of everything ---- */
 
-enum { ROUNDS = 1000, PUBLISHERS = 2, MESSAGES = 60 };
+enum { ROUNDS = 1000, WAYS = 6, PUBLISHERS = 2, MESSAGES = 60 };
 
 struct publisher {
     pthread_t thread;
@@ -418,7 +419,7 @@ static void *drink(void *arg)
 
 static void end_somehow(struct rig *r, int how)
 {
-    switch (how % 6) {
+    switch (how) {
     case 0:
         tws_abort(r->conn);
         break;
@@ -455,11 +456,11 @@ static void test_rounds(void **state)
 
         rig_options(&opt);
         opt.upgrade.conn.close_timeout = 1;
-        opt.upgrade.conn.queue.policy = (tws_queue_policy)(round % 4);
+        opt.upgrade.conn.queue.policy = (tws_queue_policy)(round / WAYS % 4);
         opt.upgrade.conn.queue.wait = 1;
         opt.upgrade.conn.queue.max_bytes = 20000;
         opt.upgrade.conn.queue.writer =
-            round % 5 ? TWS_WRITER_DEMAND : (tws_writer_mode)(round / 5 % 3);
+            round % 5 ? TWS_WRITER_DEMAND : (tws_writer_mode)(round / (5 * WAYS) % 3);
         rig_open(&r, &opt);
         rig_narrow(&r);
         support_thread(&reader, drink, &r.client);
@@ -472,7 +473,7 @@ static void test_rounds(void **state)
         }
         for (int spin = round % 37 * 50; spin > 0; spin--)
             sched_yield();
-        end_somehow(&r, round / 2);
+        end_somehow(&r, round % WAYS);
         rig_release(&r);
         for (int i = 0; i < PUBLISHERS; i++) {
             pthread_join(p[i].thread, NULL);
