@@ -28,6 +28,7 @@ struct conn_deflate {
     _Atomic uint8_t mode;           /* tws_compression */
     uint8_t out_bits, in_bits;      /* constant; out_bits below 9: we do not compress */
     bool out_takeover, in_takeover; /* constant */
+    bool from_chunk;                /* constant: in one of codec_env's chunks */
     uint8_t tail;                   /* reader's: bytes of the cut-off end still to be inflated */
     bool boundary, pending;         /* reader's: between two blocks; there is more to come out */
     bool used;                      /* reader's: since the connection was silent last */

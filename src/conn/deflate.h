@@ -40,6 +40,9 @@ size_t conn_deflate_answer(const struct conn_env *env, const struct http_head *h
                            const uint8_t *buf, struct deflate_params *agreed, char *text);
 /* This connection compresses as agreed; before its first read or write. False: no memory. */
 bool conn_deflate_start(tws_conn *c, const struct deflate_params *agreed);
+/* The same with conn_deflate_size() aligned bytes that live as long as the connection. */
+void conn_deflate_start_in(tws_conn *c, const struct deflate_params *agreed, void *mem);
+size_t conn_deflate_size(void);
 
 /* ---- Messages ---- */
 

@@ -162,7 +162,6 @@ static struct conn_deflate *block_get(struct conn_env *env)
     pthread_mutex_unlock(&codec->mu);
     if (!block)
         return NULL;
-    memset(block, 0, sizeof *block);
     return &block->deflate;
 }
 
@@ -178,18 +177,32 @@ static void block_put(struct conn_env *env, struct conn_deflate *d)
 
 /* ---- One connection ---- */
 
-bool conn_deflate_start(tws_conn *c, const struct deflate_params *agreed)
+size_t conn_deflate_size(void)
 {
-    struct conn_deflate *d = block_get(c->env);
+    return sizeof(struct conn_deflate);
+}
 
-    if (!d)
-        return false;
+void conn_deflate_start_in(tws_conn *c, const struct deflate_params *agreed, void *mem)
+{
+    struct conn_deflate *d = mem;
+
+    memset(d, 0, sizeof *d);
     d->out_bits = c->server ? agreed->server_bits : agreed->client_bits;
     d->out_takeover = c->server ? !agreed->server_no_takeover : !agreed->client_no_takeover;
     d->in_bits = c->server ? agreed->client_bits : agreed->server_bits;
     d->in_takeover = c->server ? !agreed->client_no_takeover : !agreed->server_no_takeover;
     d->boundary = true;
     c->deflate = d;
+}
+
+bool conn_deflate_start(tws_conn *c, const struct deflate_params *agreed)
+{
+    struct conn_deflate *d = block_get(c->env);
+
+    if (!d)
+        return false;
+    conn_deflate_start_in(c, agreed, d);
+    d->from_chunk = true;
     return true;
 }
 
@@ -205,7 +218,8 @@ void conn_deflate_free(tws_conn *c)
         zstream_put(&c->env->codec->in, d->in);
     base_free(c->env->allocator, d->out_past);
     base_free(c->env->allocator, d->in_past);
-    block_put(c->env, d);
+    if (d->from_chunk)
+        block_put(c->env, d);
     c->deflate = NULL;
 }
 

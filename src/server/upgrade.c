@@ -38,43 +38,6 @@ struct handshake {
     struct net_tls_error tls_error;
 };
 
-const char *upgrade_end_name(enum upgrade_end end)
-{
-    switch (end) {
-    case UPGRADE_DONE:
-        return "done";
-    case UPGRADE_PAGE:
-        return "page";
-    case UPGRADE_REQUIRED:
-        return "upgrade_required";
-    case UPGRADE_BAD_REQUEST:
-        return "bad_request";
-    case UPGRADE_BAD_METHOD:
-        return "method";
-    case UPGRADE_BAD_VERSION:
-        return "version";
-    case UPGRADE_TOO_LARGE:
-        return "too_large";
-    case UPGRADE_BAD_ORIGIN:
-        return "origin";
-    case UPGRADE_HOOK_REFUSED:
-        return "hook";
-    case UPGRADE_TIMED_OUT:
-        return "timeout";
-    case UPGRADE_DISCONNECTED:
-        return "disconnected";
-    case UPGRADE_INTERNAL:
-        return "internal";
-    case UPGRADE_CUT:
-        return "cut";
-    case UPGRADE_TLS:
-        return "tls";
-    case UPGRADE_ENDS:
-        break;
-    }
-    return "unknown";
-}
-
 static enum upgrade_end ended(struct handshake *h, enum upgrade_end end, const char *why)
 {
     h->end = end;
@@ -372,6 +335,7 @@ static tws_conn *make_connection(struct handshake *h)
 {
     const struct conn_env *env = h->cfg->env;
     size_t used = sizeof(tws_conn);
+    void *deflate = NULL; /* where what it compresses with stands: in the block, if that has room */
     struct conn_setup setup = {.env = h->cfg->env,
                                .stream = h->stream,
                                .peer = h->peer,
@@ -382,8 +346,14 @@ static tws_conn *make_connection(struct handshake *h)
 
     if (!h->request_on_heap)
         used += (request_size(&h->head, &h->req) + 15) & ~(size_t)15;
+    if (h->compress && used + conn_deflate_size() <= env->blocks.block_size - env->area_min) {
+        deflate = (uint8_t *)h->block + used;
+        used += conn_deflate_size();
+    }
     c = conn_init(h->block, &setup, env->area_min > 0 ? env->blocks.block_size - used : 0);
     h->block = NULL;
+    if (deflate)
+        conn_deflate_start_in(c, &h->agreed, deflate);
     c->request = h->request;
     if (h->request_on_heap)
         c->request_free = free_heap_request;
@@ -409,7 +379,7 @@ static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
         return end;
     c = make_connection(h);
     if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len) ||
-        (h->compress && !conn_deflate_start(c, &h->agreed))) {
+        (h->compress && !c->deflate && !conn_deflate_start(c, &h->agreed))) {
         tell_closing(h);
         tws_conn_unref(c);
         return ended(h, UPGRADE_INTERNAL, "no memory for the connection");
