@@ -3,8 +3,8 @@
  * echo back out. What is read has to be what zlib makes of the same payloads, and what is written
  * has to inflate to what was read.
  *
- * Input: three bytes of settings, then frames: first byte as on the wire, a length, payload. They
- * are sent with a mask of zeros, so that the fuzzer sees its bytes again in what is compared.
+ * Input: three bytes of settings, then frames: first byte as on the wire, a length (above 127 in
+ * steps of 8 bytes), payload. They are sent with a mask of zeros, so that the fuzzer sees its bytes again in what is compared.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -45,7 +45,8 @@ struct run {
     size_t count, next; /* sent, and the next one that the model looks at */
     z_stream in, out;   /* of the model: what the peer has compressed, what the server has */
     bool in_fresh, out_fresh;
-    bool unsure; /* a final block has ended the stream: how it goes on is not laid down */
+    bool boundary; /* between two blocks, after inflate_all() */
+    bool unsure;   /* a final block has ended the stream: how it goes on is not laid down */
     uint8_t *model, *got, *wire;
     size_t model_len, got_len;
 };
@@ -58,6 +59,8 @@ static bool inflate_all(struct run *r, z_stream *z, const uint8_t *data, size_t 
 {
     z->next_in = (Bytef *)(uintptr_t)data;
     z->avail_in = (uInt)n;
+    if (n == 0)
+        return true;
     do {
         z->next_out = out + *len;
         z->avail_out = (uInt)(ROOM - *len);
@@ -65,6 +68,7 @@ static bool inflate_all(struct run *r, z_stream *z, const uint8_t *data, size_t 
         int rc = inflate(z, Z_SYNC_FLUSH);
 
         *len = ROOM - z->avail_out;
+        r->boundary = rc == Z_STREAM_END || (z->data_type & 0xff) == 128;
         if (rc == Z_STREAM_END) {
             r->unsure = true;
             inflateReset(z);
@@ -75,13 +79,24 @@ static bool inflate_all(struct run *r, z_stream *z, const uint8_t *data, size_t 
     return true;
 }
 
+/* The end of a compressed message: what was cut off, unless it ended between two blocks. */
+static bool inflate_tail(struct run *r, z_stream *z, bool fresh, uint8_t *out, size_t *len)
+{
+    static const uint8_t tail[4] = {0, 0, 0xff, 0xff};
+    bool sound = r->boundary || inflate_all(r, z, tail, sizeof tail, out, len);
+
+    if (fresh)
+        inflateReset(z);
+    return sound && r->boundary;
+}
+
 /* The next message among the frames, whole, as the model has it; false when there is none. */
 static bool model_message(struct run *r, tws_opcode *opcode, bool *compressed, bool *sound)
 {
-    static const uint8_t tail[4] = {0, 0, 0xff, 0xff};
     bool begun = false;
 
     r->model_len = 0;
+    r->boundary = true;
     *sound = true;
     while (r->next < r->count) {
         const struct sent_frame *f = &r->frames[r->next++];
@@ -101,11 +116,8 @@ static bool model_message(struct run *r, tws_opcode *opcode, bool *compressed, b
         }
         if (!(f->first & 0x80))
             continue;
-        if (*compressed) {
-            *sound = *sound && inflate_all(r, &r->in, tail, sizeof tail, r->model, &r->model_len);
-            if (r->in_fresh)
-                inflateReset(&r->in);
-        }
+        if (*compressed)
+            *sound = *sound && inflate_tail(r, &r->in, r->in_fresh, r->model, &r->model_len);
         return true;
     }
     return false;
@@ -144,12 +156,12 @@ static size_t read_frame(const uint8_t *p, size_t left, struct sent_frame *f)
 /* The one message among the frames of the wire is what was written. */
 static void check_echo(struct run *r, tws_opcode opcode)
 {
-    static const uint8_t tail[4] = {0, 0, 0xff, 0xff};
     uint8_t *back = r->model;
     size_t back_len = 0, len = drain(r);
     bool begun = false, ended = false, compressed = false;
     struct sent_frame f;
 
+    r->boundary = true;
     for (size_t at = 0; at < len;) {
         at += read_frame(r->wire + at, len - at, &f);
         if ((f.first & 15) >= 8)
@@ -168,11 +180,8 @@ static void check_echo(struct run *r, tws_opcode opcode)
         }
     }
     FUZZ_CHECK(ended);
-    if (compressed) {
-        FUZZ_CHECK(inflate_all(r, &r->out, tail, sizeof tail, back, &back_len));
-        if (r->out_fresh)
-            inflateReset(&r->out);
-    }
+    if (compressed)
+        FUZZ_CHECK(inflate_tail(r, &r->out, r->out_fresh, back, &back_len));
     FUZZ_CHECK(back_len == r->got_len && memcmp(back, r->got, back_len) == 0);
 }
 
@@ -257,8 +266,8 @@ static void send_frames(struct run *r, struct fuzz_input *in)
 
         f->first = fuzz_byte(in);
         wanted = fuzz_byte(in);
-        if ((f->first & 15) < 8)
-            wanted *= 4;
+        if ((f->first & 15) < 8 && wanted > 127)
+            wanted = 127 + (wanted - 127) * 8;
         f->payload = fuzz_bytes(in, wanted, &f->len);
         head[0] = f->first;
         head[1] = (uint8_t)(0x80 | f->len);
