@@ -124,7 +124,7 @@ tws_err tws_dial(tws_conn **out, const char *url, const tws_dial_options *opt,
                  tws_response **response, tws_error *error)
 {
     struct dial d;
-    tws_error local;
+    tws_error local = {.code = TWS_OK};
     tws_err err;
 
     memset(&d, 0, sizeof d);

@@ -57,11 +57,15 @@ static void envs_release(void *shared)
 static struct conn_env *find_locked(struct dial_envs *envs, const struct dial *d)
 {
     struct task_runtime *rt = d->runtime;
+    const void *wanted = &d->key;
     struct conn_env *env;
 
-    for (size_t i = 0; i < envs->count; i++)
-        if (memcmp(&envs->list[i].key, &d->key, sizeof d->key) == 0)
+    for (size_t i = 0; i < envs->count; i++) {
+        const void *has = &envs->list[i].key;
+
+        if (memcmp(has, wanted, sizeof d->key) == 0)
             return envs->list[i].env;
+    }
     if (envs->count == ENVS_MAX)
         return NULL;
     env = make(d, rt->allocator, rt->kind == &task_light);

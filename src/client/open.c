@@ -193,7 +193,7 @@ static tws_err choose_proxy(struct dial *d)
     struct proxy_source source = {.option = d->o.proxy,
                                   .environment = d->o.proxy_from_environment,
                                   .allocator = d->allocator};
-    struct proxy_error err;
+    struct proxy_error err = {.status = 0};
     int r;
 
     memset(&d->proxy, 0, sizeof d->proxy);
@@ -235,7 +235,7 @@ static tws_err through_proxy(struct dial *d)
                                   .on_head = d->o.on_head,
                                   .on_head_arg = d->o.hook_arg};
     struct addrinfo *list = NULL;
-    struct proxy_error err;
+    struct proxy_error err = {.status = 0};
     char host[WIRE_URL_HOST_MAX + 1];
     tws_err failed = TWS_OK;
     int r;

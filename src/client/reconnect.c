@@ -182,7 +182,7 @@ tws_err tws_reconnect(const char *url, const tws_dial_options *dial,
                       const tws_reconnect_options *opt, tws_connection_fn run, void *arg,
                       tws_error *error)
 {
-    tws_error local;
+    tws_error local = {.code = TWS_OK};
     struct reconnect r = {.url = url, .run = run, .arg = arg, .error = error ? error : &local};
     tws_err err;
 

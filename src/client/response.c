@@ -22,33 +22,38 @@ struct tws_response {
 
 /* ---- Making ---- */
 
+static void put_part(struct wire_out *out, const struct wire_url *url,
+                     size_t (*write)(const struct wire_url *url, char *out, size_t cap))
+{
+    size_t room = out->len < out->cap ? out->cap - out->len : 0;
+
+    out->len += write(url, room > 0 ? out->at + out->len : NULL, room);
+}
+
+static void put_public_url(struct wire_out *out, const struct wire_url *u)
+{
+    wire_put_string(out, u->tls ? "wss" : "ws");
+    wire_put_string(out, u->is_unix ? "+unix:" : "://");
+    if (u->is_unix) {
+        wire_put(out, u->unix_path);
+        wire_put_char(out, ':');
+    } else {
+        put_part(out, u, wire_url_host);
+    }
+    put_part(out, u, wire_url_target);
+}
+
 char *dial_public_url(struct dial *d)
 {
-    const struct wire_url *u = &d->url;
     struct wire_out out = {NULL, 0, 0};
-    char *text = NULL;
+    char *text;
 
-    for (int pass = 0; pass < 2; pass++) {
-        size_t room;
-
-        wire_put_string(&out, u->tls ? "wss" : "ws");
-        wire_put_string(&out, u->is_unix ? "+unix:" : "://");
-        if (u->is_unix) {
-            wire_put(&out, u->unix_path);
-            wire_put_char(&out, ':');
-        } else {
-            room = out.len < out.cap ? out.cap - out.len : 0;
-            out.len += wire_url_host(u, room > 0 ? out.at + out.len : NULL, room);
-        }
-        room = out.len < out.cap ? out.cap - out.len : 0;
-        out.len += wire_url_target(u, room > 0 ? out.at + out.len : NULL, room);
-        if (pass == 0) {
-            text = base_alloc(d->allocator, out.len + 1);
-            if (!text)
-                return NULL;
-            out = (struct wire_out){text, out.len, 0};
-        }
-    }
+    put_public_url(&out, &d->url);
+    text = base_alloc(d->allocator, out.len + 1);
+    if (!text)
+        return NULL;
+    out = (struct wire_out){text, out.len, 0};
+    put_public_url(&out, &d->url);
     text[out.len] = 0;
     return text;
 }
@@ -169,9 +174,13 @@ static void body_chunks(struct body *b)
 {
     uint64_t size;
 
-    while (chunk_size(b, &size) && size > 0 && body_take(b, size))
-        if (body_byte(b) != '\r' || body_byte(b) != '\n')
+    while (chunk_size(b, &size) && size > 0 && body_take(b, size)) {
+        int cr = body_byte(b);
+        int lf = body_byte(b);
+
+        if (cr != '\r' || lf != '\n')
             return;
+    }
 }
 
 /* What Content-Length says; UINT64_MAX: nothing that can be used. */

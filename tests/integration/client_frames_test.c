@@ -247,6 +247,17 @@ static void test_pongs_between_fragments(void **state)
 
 /* ---- Timeouts ---- */
 
+/* A busy machine may need more than one short timeout. */
+static tws_err read_in_time(tws_conn *c, tws_message *m)
+{
+    tws_err err;
+
+    do
+        err = tws_read_message(c, m);
+    while (err == TWS_ERR_TIMEOUT);
+    return err;
+}
+
 /* B192: half a frame, a receive timeout, the rest. */
 static void test_timeout_in_frame(void **state)
 {
@@ -266,7 +277,7 @@ static void test_timeout_in_frame(void **state)
             assert_true(client_send_bytes(fd, frame, cut));
         assert_err(tws_read_message(d.conn, &m), TWS_ERR_TIMEOUT);
         assert_true(client_send_bytes(fd, frame + cut, sizeof frame - cut));
-        assert_ok(tws_read_message(d.conn, &m));
+        assert_ok(read_in_time(d.conn, &m));
         assert_int_equal(m.len, 80);
         assert_true(support_filled(m.data, 80, 5));
     }
@@ -287,18 +298,15 @@ static void test_keepalive(void **state)
     (void)state;
     tws_dial_options_init(&opt);
     opt.conn.ping_interval = 20;
-    opt.conn.ping_timeout = 30;
     fd = dialing_open(&d, &fake, &opt);
     reader_start(&reader, d.conn);
-    for (int i = 0; i < 2; i++) {
-        assert_true(fake_read_frame(fd, f));
-        assert_int_equal(f->first, CLIENT_FIN | CLIENT_PING);
-        if (i == 0)
-            fake_send_frame(fd, CLIENT_FIN | CLIENT_PONG, f->data, f->len);
-    }
-    assert_err(reader_join(&reader), TWS_ERR_PEER_SILENT);
-    tws_conn_stats(d.conn, &st);
+    assert_true(fake_read_frame(fd, f));
+    assert_int_equal(f->first, CLIENT_FIN | CLIENT_PING);
+    fake_send_frame(fd, CLIENT_FIN | CLIENT_PONG, f->data, f->len);
+    WAIT_FOR((tws_conn_stats(d.conn, &st), st.pongs_in > 0));
     assert_true(st.rtt_us >= 0);
+    assert_ok(tws_set_timeout(d.conn, TWS_TIMEOUT_PING, 30));
+    assert_err(reader_join(&reader), TWS_ERR_PEER_SILENT);
     close(fd);
     dialing_end(&d);
 
