@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -83,10 +84,10 @@ static void test_mask_keys(void **state)
     assert_true(child >= 0);
     if (child == 0) {
         send_round(d);
-        _exit(0);
+        raise(SIGKILL); /* an exit would have the sanitizers look for the parent's threads */
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     send_round(d);
     for (int i = 0; i < CONNECTIONS; i++)
         collect_keys(fds[i], 3 * ROUNDS, keys, &n);
