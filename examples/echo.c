@@ -277,6 +277,14 @@ static const char **text_of(struct settings *s, int option)
     }
 }
 
+static tws_threads kind_of_thread(const char *name, char *value)
+{
+    if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
+        bad_option(name, value, "neither kernel nor light");
+    }
+    return strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+}
+
 static void set_option(struct settings *s, int option, const char *name, char *value)
 {
     tws_ms *timeout = timeout_of(s, option);
@@ -291,10 +299,8 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     }
     switch (option) {
     case 'l':
-        add_address(s, name, "", value);
-        break;
     case 'u':
-        add_address(s, name, "unix:", value);
+        add_address(s, name, option == 'u' ? "unix:" : "", value);
         break;
     case 'm':
         s->server.upgrade.conn.max_message = number(name, value, INT64_MAX);
@@ -306,10 +312,7 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 't':
-        if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
-            bad_option(name, value, "neither kernel nor light");
-        }
-        s->server.threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+        s->server.threads = kind_of_thread(name, value);
         break;
     case 'z':
         s->server.no_pause = true;
