@@ -86,7 +86,9 @@ int conn_env_spawn(struct conn_env *env, void (*fn)(void *), void *arg)
 void conn_env_serve(struct conn_env *env, struct task_runtime *rt)
 {
     pthread_mutex_lock(&env->mu);
-    env->served = true;
+    /* A call that was under way may still have something to tell when the server has gone: then as
+     * for a connection without one. */
+    env->served = rt != NULL;
     env->runtime = rt;
     pthread_mutex_unlock(&env->mu);
 }
