@@ -4,6 +4,7 @@
 -include bench/exporter/exporter.mk
 -include bench/peers/peers.mk
 -include bench/stuck/stuck.mk
+-include bench/hub/hub.mk
 
 BENCH_TOOLS := $(BUILD)/bench/load $(BUILD)/bench/exporter
 BENCH := $(PYTHON) bench/run --build $(BUILD)/bench
