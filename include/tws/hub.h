@@ -1,8 +1,14 @@
 /*
  * hub.h: rooms of connections, and one message to all that are in a room.
  *
- *     tws_hub_join(hub, c, "lobby");                                   // in a handler
- *     tws_hub_publish_message(hub, "lobby", TWS_TEXT, text, len, NULL, NULL); // from anywhere
+ *     static void talk(tws_conn *c, void *hub)
+ *     {
+ *         tws_message m;
+ *
+ *         tws_hub_join(hub, c, "lobby");
+ *         while (tws_read_message(c, &m) == TWS_OK)
+ *             tws_hub_publish_message(hub, "lobby", m.opcode, m.data, m.len, NULL, NULL);
+ *     }
  *
  * Members. A room is any zero-terminated string; it exists while somebody is in it. A connection
  * may be in many rooms and of many hubs, of servers and clients alike, and leaves by itself when it
@@ -23,19 +29,20 @@
  * Who gets a message. A connection gets all messages of a publish that is called after its join has
  * returned, and none of a publish that is called after its leave has returned. In between each
  * message stands before or behind the join, for all members alike in that order: from the first
- * message on that a member gets it misses none, and gets none twice. A publish that was under way
+ * message on that a member gets it misses none but what its queue drops, and gets none twice. A publish that was under way
  * when leave returned may still reach the one that left.
  *
  * Locks. No lock is held while messages are handed over or functions of the caller run. Members are
  * copied out 64 at a time under the room's lock, for about a microsecond, which is the longest that
  * a join, a leave or another publish waits for a publish, however large the room is. Joining and
- * leaving cost the same in a room of 10 and of 10,000. Publishers of one room take turns; those who
- * come while one is at work are served together by the next, so that each member's messages leave
- * in one system call. All of it suits both kinds of thread; a light thread that publishes lets
+ * leaving take half a microsecond each in a room of 10,000. Publishers of one room take turns; those
+ * who come while one is at work are served together by the next, so that each member's messages
+ * leave in one system call. All of it suits both kinds of thread; a light thread that publishes lets
  * others run in between.
  *
- * Memory. About 200 bytes for a member, 120 for each of its rooms, 200 and the name for a room; no
- * allocation in a publish. What is queued is one reference per member, the bytes are shared.
+ * Memory. About 240 bytes for a member with its first room, 80 for each further one, 290 for a room
+ * that is not empty; no allocation in a publish but for what has to be queued. What is queued is one
+ * reference per member, the bytes are shared.
  */
 #ifndef TWS_HUB_H
 #define TWS_HUB_H

@@ -41,6 +41,7 @@ FIGURES = [
     ("docs/threads.md", r"slabs of (\d+)", "src/task/light/stack.c", r"SLAB_SLOTS (\d+)"),
     ("docs/design.md", r"board every (\d+) ms", "src/conn/hold.c", r"HOLD_TICK_MS (\d+)"),
     ("docs/design.md", r"rest for (\d+) ms", "src/server/accept.c", r"BACKOFF_MIN_MS (\d+)"),
+    ("docs/back-pressure.md", r"1 MiB, ([\d,]+) messages", "src/conn/queue.c", r"o\.max_messages = (\d+)"),
     ("docs/benchmarks.md", r"under (\d+) % of the offered", "bench/run/marks.py", r"CARRIED_LEAST = 0\.(\d+)"),
     ("docs/benchmarks.md", r"over (\d+) % of a core", "bench/run/marks.py", r"BUSY_OTHERS_PERCENT = (\d+)\.0"),
     ("docs/benchmarks.md", r"warms up for (\d+) s", "bench/run/workloads.py", r"QUICK = Timing\((\d+)\.0"),
