@@ -4,7 +4,6 @@
  *     static void talk(tws_conn *c, void *hub)
  *     {
  *         tws_message m;
- *
  *         tws_hub_join(hub, c, "lobby");
  *         while (tws_read_message(c, &m) == TWS_OK)
  *             tws_hub_publish_message(hub, "lobby", m.opcode, m.data, m.len, NULL, NULL);
