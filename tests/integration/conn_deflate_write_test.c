@@ -410,6 +410,8 @@ static void test_joined(void **state)
     (void)state;
     for (int takeover = 0; takeover < 2; takeover++) {
         tws_deflate_options d = options(takeover, 0);
+        static char metrics[32768];
+        char line[100];
         uint8_t wire[COUNT * 200], packed[2000];
         tws_server_options opt;
         struct support_server s;
@@ -449,6 +451,13 @@ static void test_joined(void **state)
         assert_int_equal(stats.compressed_messages_in, COUNT);
         assert_int_equal(stats.original_in, COUNT * 700);
         assert_int_equal(stats.bytes_out, COUNT * 700);
+        tws_server_metrics(s.server, metrics, sizeof metrics);
+        snprintf(line, sizeof line, "\ntws_compressed_bytes_total{direction=\"out\"} %llu\n",
+                 (unsigned long long)stats.compressed_out);
+        assert_non_null(strstr(metrics, line));
+        assert_non_null(strstr(metrics, "\ntws_compressed_messages_total{direction=\"in\"} 20\n"));
+        assert_non_null(
+            strstr(metrics, "\ntws_compressed_original_bytes_total{direction=\"in\"} 14000\n"));
         peer_deflate_end(&p);
         client_close(&c);
         tws_server_free(s.server);
