@@ -40,6 +40,7 @@ FIGURES = [
     ("docs/threads.md", r"light thread's (\d+) KiB", "src/server/server.c", r"LIGHT_STACK \((\d+) \* 1024\)"),
     ("docs/threads.md", r"slabs of (\d+)", "src/task/light/stack.c", r"SLAB_SLOTS (\d+)"),
     ("docs/design.md", r"board every (\d+) ms", "src/conn/hold.c", r"HOLD_TICK_MS (\d+)"),
+    ("docs/design.md", r"to deflate up to (\d+) bits", "src/conn/codec.h", r"CODEC_WINDOW_BITS (\d+)"),
     ("docs/design.md", r"rest for (\d+) ms", "src/server/accept.c", r"BACKOFF_MIN_MS (\d+)"),
     ("docs/back-pressure.md", r"1 MiB, ([\d,]+) messages", "src/conn/queue.c", r"o\.max_messages = (\d+)"),
     ("docs/benchmarks.md", r"under (\d+) % of the offered", "bench/run/marks.py", r"CARRIED_LEAST = 0\.(\d+)"),
@@ -64,6 +65,7 @@ DEFAULTS = {
     "connections of one address": ("no limit{0:.0}", "max_per_address"),
     "Origin": ("the server's own, or none; others by an allow-list{0:.0}{1:.0}", "upgrade.any_origin",
                "upgrade.origin_count"),
+    "compression": ("off{0:.0}", "upgrade.deflate != NULL"),
     "read and idle timeout": ("none{0:.0}{1:.0}", "upgrade.conn.read_timeout", "upgrade.conn.idle_timeout"),
 }
 
