@@ -4,6 +4,8 @@
  */
 #include "support.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- An allocator that counts, and fails when told ---- */
@@ -157,9 +159,9 @@ static bool talk(struct client *c, uint8_t *wire, size_t len)
     if (!client_send_bytes(c->fd, wire, len))
         return false;
     do
-        if (client_try_next(c, &f) != 1)
-            return false;
-    while (!f.fin || f.opcode >= CLIENT_CLOSE);
+        if (client_try_next(c, &f) != 1 || f.opcode == CLIENT_CLOSE)
+            return false; /* and our own close frame answers the server's */
+    while (!f.fin || f.opcode > CLIENT_CLOSE);
     return true;
 }
 
@@ -310,12 +312,91 @@ static void test_read_without_memory(void **state)
     assert_int_equal(atomic_load(&k.live), 0);
 }
 
+/* ---- A client without memory ---- */
+
+struct dial_run {
+    const char *url;
+    const tws_dial_options *opt;
+    tws_err err;
+    bool echoed;
+};
+
+static void dial_and_echo(void *arg)
+{
+    struct dial_run *d = arg;
+    tws_response *r;
+    tws_conn *c;
+    tws_error e;
+    tws_message m;
+
+    d->err = tws_dial(&c, d->url, d->opt, &r, &e);
+    if (d->err == TWS_OK)
+        d->echoed = tws_write_text(c, "hello") == TWS_OK && tws_read_message(c, &m) == TWS_OK &&
+                    tws_close(c, 1000, NULL) == TWS_OK;
+    tws_conn_unref(c);
+    tws_response_free(r);
+}
+
+/* Every allocation of a dial fails once, alone and with all later ones. */
+static void test_dial_without_memory(void **state)
+{
+    static const char *const protocols[] = {"chat"};
+    static const tws_header header = {"X-One", "1"};
+    struct counter k;
+    tws_allocator a = allocator_of(&k);
+    tws_server_options so;
+    tws_deflate_options deflate;
+    tws_dial_options opt;
+    struct support_server s;
+    char url[256];
+
+    (void)state;
+    support_server_options(&so, support_echo, NULL);
+    so.upgrade.subprotocols = protocols;
+    so.upgrade.subprotocol_count = 1;
+    tws_deflate_options_init(&deflate);
+    so.upgrade.deflate = &deflate;
+    support_server_start(&s, &so);
+    snprintf(url, sizeof url, "ws://user@%s/", s.address);
+    tws_dial_options_init(&opt);
+    opt.allocator = &a;
+    opt.headers = &header;
+    opt.header_count = 1;
+    opt.subprotocols = protocols;
+    opt.subprotocol_count = 1;
+    opt.deflate = &deflate;
+    for (int mode = 0; mode < 4; mode++) { /* one or all; an own thread or a group's */
+        struct dial_run d = {.url = url, .opt = &opt, .err = TWS_ERR_MEMORY};
+        long n = 0;
+
+        for (; d.err == TWS_ERR_MEMORY && n < 1000; n++) {
+            atomic_store(&k.calls, 0);
+            atomic_store(&k.fail_count, mode % 2 ? 1 : LONG_MAX / 2);
+            atomic_store(&k.fail_from, n);
+            if (mode / 2 == 0) {
+                dial_and_echo(&d);
+            } else {
+                tws_group *g = NULL;
+
+                assert_ok(tws_group_new(&g, NULL));
+                assert_ok(tws_group_spawn(g, dial_and_echo, &d));
+                tws_group_free(g);
+            }
+            assert_int_equal(atomic_load(&k.live), 0);
+        }
+        assert_ok(d.err);
+        assert_in_range(n, 8, 999);
+    }
+    tws_server_free(s.server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steady_state),        cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_one_failure),         cmocka_unit_test(test_failures_from_there_on),
         cmocka_unit_test(test_take_without_memory), cmocka_unit_test(test_read_without_memory),
+        cmocka_unit_test(test_dial_without_memory),
     };
 
     return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
