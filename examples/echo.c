@@ -161,14 +161,6 @@ static void add_address(struct settings *s, const char *option, const char *pref
     s->server.listen_count = i + 1;
 }
 
-static tws_threads kind_of_thread(const char *option, const char *value)
-{
-    if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
-        bad_option(option, value, "neither kernel nor light");
-    }
-    return strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
-}
-
 static void set_deflate_number(tws_deflate_options *deflate, const char *name, const char *value)
 {
     if (strcmp(name, "level") == 0) {
