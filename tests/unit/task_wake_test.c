@@ -1,5 +1,5 @@
-/* Waking: a park that is gone at once, helpers that have been promised, sockets without a carrier; and
- * placing new light threads. */
+/* Waking: a park that is gone at once, helpers that have been promised, sockets without a carrier;
+ * timers; placing new light threads; pauses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,6 +133,79 @@ static void test_shutdown_without_carrier(void **state)
     close(fds[1]);
 }
 
+/* ---- Timers that stay where they were ---- */
+
+static void test_timers_stay(void **state)
+{
+    static struct light_wheel w;
+    struct light_timer t = {.link = NULL};
+    int64_t now = 5 * BASE_NS_PER_S, soon = now + 10 * BASE_NS_PER_MS, later = now + BASE_NS_PER_S;
+
+    (void)state;
+    light_wheel_init(&w, now);
+    light_wheel_set(&w, &t, soon);
+    light_wheel_set(&w, &t, later); /* it stands early enough */
+    assert_true(t.deadline == soon && t.wanted == later);
+    assert_null(light_wheel_expired(&w, soon - BASE_NS_PER_MS));
+    assert_true(light_wheel_expired(&w, soon) == &t);
+    assert_null(t.link);
+
+    light_wheel_set(&w, &t, later);
+    light_wheel_set(&w, &t, soon + BASE_NS_PER_MS); /* it would come too late */
+    assert_true(t.deadline == soon + BASE_NS_PER_MS);
+    assert_true(light_wheel_expired(&w, soon + BASE_NS_PER_MS) == &t);
+    assert_null(light_wheel_expired(&w, later));
+}
+
+struct left {
+    struct task_park park;
+    _Atomic int step;
+    bool early, late, lost;
+};
+
+/* Waits that others end leave a timer behind, which must neither end the next wait nor be missed by it. */
+static void leaves_timers_behind(void *arg)
+{
+    struct left *l = arg;
+
+    for (int i = 0; i < 20; i++) {
+        int64_t deadline = base_clock_ns() + 5 * BASE_NS_PER_MS;
+
+        atomic_store(&l->step, 1); /* the waker's turn */
+        if (task_park(&l->park, base_clock_ns() + 2 * BASE_NS_PER_MS) < 0)
+            l->lost |= task_park(&l->park, base_clock_ns() + WAIT_LONG) < 0;
+        l->late |= task_park(&l->park, deadline) != -ETIMEDOUT;
+        l->early |= base_clock_ns() < deadline;
+        atomic_store(&l->step, 1);
+        l->lost |= task_park(&l->park, TASK_FOREVER) < 0;
+    }
+    atomic_store(&l->step, 2);
+}
+
+static void test_timers_left_behind(void **state)
+{
+    struct task_runtime *rt = runtime();
+    static struct left l;
+    int64_t end = base_clock_ns() + WAIT_LONG;
+    int step;
+
+    (void)state;
+    task_park_init(&l.park);
+    assert_int_equal(task_spawn(rt, leaves_timers_behind, &l), 0);
+    while ((step = atomic_load(&l.step)) != 2 && base_clock_ns() < end) {
+        if (step == 1) {
+            atomic_store(&l.step, 0);
+            task_unpark(&l.park);
+        }
+        task_sleep(base_clock_ns() + BASE_NS_PER_MS / 20);
+    }
+    assert_int_equal(step, 2);
+    assert_false(l.early);
+    assert_false(l.late);
+    assert_false(l.lost);
+    task_runtime_free(rt);
+}
+
 /* ---- Placing ---- */
 
 struct toiler {
@@ -238,6 +311,8 @@ int main(void)
         cmocka_unit_test(test_park_is_gone),
         cmocka_unit_test(test_helper_is_promised_once),
         cmocka_unit_test(test_shutdown_without_carrier),
+        cmocka_unit_test(test_timers_stay),
+        cmocka_unit_test(test_timers_left_behind),
         cmocka_unit_test(test_load_is_measured),
         cmocka_unit_test(test_new_ones_go_where_less_is_done),
         cmocka_unit_test(test_pauses_are_for_many),
