@@ -55,6 +55,8 @@ void conn_deflate_close(tws_conn *c, struct zstream *s, bool sent)
 {
     struct conn_deflate *d = c->deflate;
 
+    if (!sent)
+        zstream_abandon(s);
     if (!d->out_takeover) {
         zstream_put(&c->env->codec->out, s);
         return;
@@ -222,6 +224,7 @@ static tws_err pack_message(struct conn_env *env, struct zstream *s, const struc
         d->len -= sizeof tail;
         return TWS_OK;
     }
+    zstream_abandon(s);
     conn_deflated_free(env, d);
     return r == NOT_SMALLER ? TWS_OK : TWS_ERR_MEMORY;
 }

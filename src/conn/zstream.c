@@ -80,6 +80,20 @@ void zstream_reset(struct zstream *s)
         inflateReset(&s->z);
 }
 
+void zstream_abandon(struct zstream *s)
+{
+    uint8_t dropped[512];
+
+    s->z.next_in = dropped;
+    s->z.avail_in = 0;
+    do {
+        s->z.next_out = dropped;
+        s->z.avail_out = sizeof dropped;
+        deflate(&s->z, Z_SYNC_FLUSH);
+    } while (s->z.avail_out == 0);
+    deflateReset(&s->z);
+}
+
 size_t zstream_size(const struct zstream *s)
 {
     size_t window = (size_t)1 << s->bits;

@@ -61,8 +61,11 @@ size_t zstream_size(const struct zstream *s);
 /* One outside of any pool; level 0 inflates. */
 struct zstream *zstream_new(const tws_allocator *a, int level, int memory_level, int bits);
 void zstream_free(struct zstream *s);
-/* Back to the beginning. */
+/* Back to the beginning, from between two messages. */
 void zstream_reset(struct zstream *s);
+/* The same for a compressor from anywhere: its reset in zlib-ng (2.1, level 1) forgets to close a
+ * block that has begun. */
+void zstream_abandon(struct zstream *s);
 
 /* Copies what the stream knows of earlier bytes, growing *past, which may be NULL. False: there is
  * no memory, and *past is as it was. */
