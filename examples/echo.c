@@ -32,6 +32,7 @@ struct settings {
     const char *metrics;   /* address of the counters' page, or NULL */
     tws_deflate_options deflate;
     tws_tls_certificate certificate;
+    bool queued; /* replies go through the connection's queue */
 };
 
 static const char usage[] =
@@ -61,8 +62,15 @@ static const char usage[] =
     "  --tls-key FILE         the certificate's key (default: in the same file)\n"
     "  --tls FILE KEY         both at once; an address written plain:HOST:PORT is without TLS\n"
     "  --broadcast PATH       messages to this path go to all connections on it, the sender's too\n"
-    "  --queue-messages N     that may wait for a peer that reads slowly before it is closed with\n"
-    "                         1013 (default 4096; 0: any number, as 1 MiB allows)\n"
+    "  --writer MODE          answer without waiting for the peer. What its socket does not take\n"
+    "                         waits in a queue, sent by a thread that exists meanwhile (demand) "
+    "or\n"
+    "                         always (resident); none: no queue after all, the reply waits\n"
+    "  --queue-bytes N        that may wait for a peer (default 1048576; 0: any number)\n"
+    "  --queue-messages N     the same, messages (default 4096; 0: any number)\n"
+    "  --queue-policy POLICY  for a peer whose queue is full: close it with 1013 (close, "
+    "default),\n"
+    "                         wait, or drop messages (drop-newest, drop-oldest)\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
     "\n"
@@ -72,21 +80,34 @@ static const char usage[] =
     "  --ping-timeout MS      give it up when still silent so long after (default 20000)\n"
     "  --idle MS              close when no message came for so long (default 0)\n"
     "  --write-timeout MS     for one write (default 10000)\n"
+    "  --queue-wait MS        with --queue-policy wait (default 5000)\n"
     "  --close-timeout MS     for the closing handshake (default 5000)\n"
     "\n"
     "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
 
+/* A reply that does not wait for the peer, which may be lost under a policy that drops. */
+static tws_err reply_queued(tws_conn *c, const tws_message *m)
+{
+    tws_err err = tws_write_async(c, m->opcode, m->data, m->len, NULL, NULL);
+    if (err == TWS_ERR_MESSAGE_SIZE) { /* larger than the queue */
+        err = tws_write_message(c, m->opcode, m->data, m->len);
+    }
+    return err == TWS_ERR_QUEUE_FULL ? TWS_OK : err;
+}
+
 /* Runs once for each connection, on a thread of its own: it may simply wait. */
 static void echo(tws_conn *c, void *arg)
 {
-    (void)arg;
+    const struct settings *s = arg;
     tws_message m;
     if (broadcast_wanted(c)) {
         broadcast(c);
         return;
     }
     while (tws_read_message(c, &m) == TWS_OK) {
-        if (tws_write_message(c, m.opcode, m.data, m.len) != TWS_OK) {
+        tws_err err =
+            s->queued ? reply_queued(c, &m) : tws_write_message(c, m.opcode, m.data, m.len);
+        if (err != TWS_OK) {
             break;
         }
     }
@@ -226,7 +247,11 @@ static const struct option options[] = {
     {"tls-key", required_argument, NULL, 'K'},
     {"tls", required_argument, NULL, 'B'},
     {"broadcast", required_argument, NULL, 'b'},
+    {"writer", required_argument, NULL, 'W'},
+    {"queue-bytes", required_argument, NULL, 'Q'},
     {"queue-messages", required_argument, NULL, 'q'},
+    {"queue-policy", required_argument, NULL, 'o'},
+    {"queue-wait", required_argument, NULL, 'g'},
     {"metrics", required_argument, NULL, 'M'},
     {"handshake-timeout", required_argument, NULL, 'H'},
     {"ping", required_argument, NULL, 'p'},
@@ -237,6 +262,18 @@ static const struct option options[] = {
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
+
+/* Which of these words the value is. */
+static int word(const char *option, const char *value, const char *const *words)
+{
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            return i;
+        }
+    }
+    bad_option(option, value, "no such word");
+    return 0;
+}
 
 /* The timeout that an option sets, or NULL. */
 static tws_ms *timeout_of(struct settings *s, int option)
@@ -255,6 +292,8 @@ static tws_ms *timeout_of(struct settings *s, int option)
         return &upgrade->conn.write_timeout;
     case 'C':
         return &upgrade->conn.close_timeout;
+    case 'g':
+        return &upgrade->conn.queue.wait;
     default:
         return NULL;
     }
@@ -335,6 +374,19 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'd':
         set_deflate(s, value);
         break;
+    case 'W': /* the order is that of tws_writer_mode */
+        s->server.upgrade.conn.queue.writer = (tws_writer_mode)word(
+            name, value, (const char *const[]){"demand", "none", "resident", NULL});
+        s->queued = true;
+        break;
+    case 'o': /* and of tws_queue_policy */
+        s->server.upgrade.conn.queue.policy = (tws_queue_policy)word(
+            name, value,
+            (const char *const[]){"close", "wait", "drop-newest", "drop-oldest", NULL});
+        break;
+    case 'Q':
+        s->server.upgrade.conn.queue.max_bytes = number(name, value, INT64_MAX);
+        break;
     case 'q':
         s->server.upgrade.conn.queue.max_messages = (uint32_t)number(name, value, UINT32_MAX);
         break;
@@ -352,6 +404,7 @@ static void read_options(struct settings *s, int argc, char **argv)
     tws_server_options_init(&s->server);
     s->server.listen = s->listen;
     s->server.on_connection = echo;
+    s->server.arg = s;
     s->server.upgrade.any_origin = true;
     int option;
     int index = 0;

@@ -14,6 +14,7 @@ from _examples import (PATIENCE, BareClient, Program, build_path, fetch, quiet_l
                        wait_for)
 
 LOCAL = "127.0.0.1:0"
+WRITERS = ("none", "demand", "resident")
 
 
 def connect(address, path="/", **options):
@@ -34,7 +35,8 @@ class CommandLine(unittest.TestCase):
                        "--max-per-address", "--threads", "--carriers", "--stack",
                        "--no-join", "--metrics", "--min-rate",
                        "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
-                       "--write-timeout", "--close-timeout"):
+                       "--write-timeout", "--close-timeout", "--writer", "--queue-bytes",
+                       "--queue-messages", "--queue-policy", "--queue-wait"):
             self.assertIn(option, output)
 
     def test_bad_options(self):
@@ -50,6 +52,8 @@ class CommandLine(unittest.TestCase):
                 (["--ping", "1.5"], "1.5"),
                 (["--idle", "86400001"], "too large"),
                 (["--threads", "heavy"], "heavy"),
+                (["--writer", "always"], "always"),
+                (["--queue-policy", "drop"], "drop"),
                 (["--unix", "x" * 400], "too long"),
                 (["--listen", LOCAL] * 17, "too many")):
             with self.subTest(args=args[:2]):
@@ -141,7 +145,7 @@ class Echo(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await echoed(client, ["in ", "three ", "pieces"]), "in three pieces")
 
     async def test_burst_in_order(self):
-        for extra in ([], ["--no-join"]):
+        for extra in ([], ["--no-join"], *(["--writer", mode] for mode in WRITERS)):
             with self.subTest(extra=extra):
                 [address] = self.start("--listen", LOCAL, *extra)
                 async with connect(address) as client:
@@ -165,10 +169,41 @@ class Echo(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(client.close_code, 1009)
 
     async def test_large_message(self):
-        [address] = self.start("--listen", LOCAL)
         big = os.urandom(3_000_000)
-        async with connect(address, max_size=None) as client:
-            self.assertEqual(await echoed(client, big), big)
+        for extra in ([], *(["--writer", mode] for mode in WRITERS)):
+            with self.subTest(extra=extra):
+                [address] = self.start("--listen", LOCAL, *extra)
+                async with connect(address, max_size=None) as client:
+                    self.assertEqual(await echoed(client, big), big)
+
+    async def metric(self, name):
+        url = self.program.line("metrics on ")
+        text = (await asyncio.to_thread(fetch, url))[2].decode()
+        return int(dict(line.rsplit(" ", 1) for line in text.splitlines())[name])
+
+    async def overfill(self, policy, counter):
+        """A peer that sends and never reads: what its full queue does to it."""
+        [address] = self.start("--listen", LOCAL, "--metrics", LOCAL, "--writer", "demand",
+                               "--queue-messages", "10", "--queue-wait", "1",
+                               "--queue-policy", policy)
+        async with BareClient(address, small_buffers=True) as client:
+            client.stop_reading()
+            while not await self.metric('tws_queue_dropped_total{policy="%s"}' % counter):
+                client.send(2, b"x" * 100, 100)
+                await asyncio.sleep(0.01)
+            async with connect(address) as other:
+                self.assertEqual(await echoed(other, "meanwhile"), "meanwhile")
+            still_open = await self.metric("tws_connections_open")
+            self.assertLessEqual(await self.metric("tws_queue_messages"), 10)
+        self.program.kill()
+        return still_open
+
+    async def test_policies(self):
+        for policy, counter in (("drop-newest", "newest"), ("drop-oldest", "oldest"),
+                                ("wait", "wait")):
+            with self.subTest(policy=policy):
+                self.assertGreaterEqual(await self.overfill(policy, counter), 1)
+        await self.overfill("close", "close")
 
     async def refused_then_served(self, *options):
         """The third connection gets 503; when one of the two has left, the next is served."""
