@@ -316,12 +316,25 @@ static const char **text_of(struct settings *s, int option)
     }
 }
 
-static tws_threads kind_of_thread(const char *name, char *value)
+static void set_queue(struct settings *s, int option, const char *name, const char *value)
 {
-    if (strcmp(value, "kernel") != 0 && strcmp(value, "light") != 0) {
-        bad_option(name, value, "neither kernel nor light");
+    static const char *const modes[] = {"demand", "none", "resident", NULL};
+    static const char *const policies[] = {"close", "wait", "drop-newest", "drop-oldest", NULL};
+    tws_queue_options *queue = &s->server.upgrade.conn.queue;
+    switch (option) {
+    case 'W':
+        queue->writer = (tws_writer_mode)word(name, value, modes);
+        s->queued = true;
+        break;
+    case 'o':
+        queue->policy = (tws_queue_policy)word(name, value, policies);
+        break;
+    case 'Q':
+        queue->max_bytes = number(name, value, INT64_MAX);
+        break;
+    default:
+        queue->max_messages = (uint32_t)number(name, value, UINT32_MAX);
     }
-    return strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
 }
 
 static void set_option(struct settings *s, int option, const char *name, char *value)
@@ -351,7 +364,8 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 't':
-        s->server.threads = kind_of_thread(name, value);
+        s->server.threads =
+            (tws_threads)word(name, value, (const char *const[]){"kernel", "light", NULL});
         break;
     case 'z':
         s->server.no_pause = true;
@@ -374,21 +388,11 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'd':
         set_deflate(s, value);
         break;
-    case 'W': /* the order is that of tws_writer_mode */
-        s->server.upgrade.conn.queue.writer = (tws_writer_mode)word(
-            name, value, (const char *const[]){"demand", "none", "resident", NULL});
-        s->queued = true;
-        break;
-    case 'o': /* and of tws_queue_policy */
-        s->server.upgrade.conn.queue.policy = (tws_queue_policy)word(
-            name, value,
-            (const char *const[]){"close", "wait", "drop-newest", "drop-oldest", NULL});
-        break;
+    case 'W':
+    case 'o':
     case 'Q':
-        s->server.upgrade.conn.queue.max_bytes = number(name, value, INT64_MAX);
-        break;
     case 'q':
-        s->server.upgrade.conn.queue.max_messages = (uint32_t)number(name, value, UINT32_MAX);
+        set_queue(s, option, name, value);
         break;
     case 'h':
         fputs(usage, stdout);

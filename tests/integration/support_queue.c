@@ -128,3 +128,25 @@ void tally_free(struct tally *t)
     free((void *)t->results);
     free(t->tickets);
 }
+
+/* ---- Messages on their way ---- */
+
+void numbered_send(tws_conn *c, struct tally *t, uint32_t number, size_t len)
+{
+    uint8_t *data = support_alloc(len);
+
+    numbered_fill(data, len, number);
+    assert_ok(tws_write_async(c, TWS_BINARY, data, len, t ? tally_done : NULL,
+                              t ? &t->tickets[number] : NULL));
+    free(data);
+}
+
+void numbered_expect(struct client *c, uint32_t number, size_t len)
+{
+    struct client_frame f;
+
+    assert_true(client_next(c, &f));
+    assert_int_equal(f.opcode, CLIENT_BINARY);
+    assert_int_equal(f.len, len);
+    assert_int_equal(numbered_check(f.data, f.len), number);
+}

@@ -44,4 +44,9 @@ void tally_free(struct tally *t);
 /* For tws_write_async(): tally_done with the ticket of a message. */
 void tally_done(tws_conn *c, tws_err result, void *ticket);
 
+/* Queues one, with its ticket; t NULL: without a callback. */
+void numbered_send(tws_conn *c, struct tally *t, uint32_t number, size_t len);
+/* It is the next frame. */
+void numbered_expect(struct client *c, uint32_t number, size_t len);
+
 #endif
