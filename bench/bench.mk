@@ -5,6 +5,7 @@
 -include bench/peers/peers.mk
 -include bench/stuck/stuck.mk
 -include bench/hub/hub.mk
+-include bench/micro/micro.mk
 
 BENCH_TOOLS := $(BUILD)/bench/load $(BUILD)/bench/exporter
 BENCH := $(PYTHON) bench/run --build $(BUILD)/bench
