@@ -145,10 +145,8 @@ TWS_API void tws_dial_options_init_sized(tws_dial_options *opt, size_t size);
 /**
  * Connects to a server and performs the client's opening handshake.
  *
- *     ws://user:password@host:port/path?query      wss://[2001:db8::1]/
- *     ws+unix:/path/of/socket:/path?query          wss+unix:
- *
- * User information becomes `Authorization: Basic`. A fragment is refused. Addresses of both families
+ * Addresses are `ws://user:password@host:port/path?query`, `wss://[2001:db8::1]/`, and
+ * `ws+unix:/path/of/socket:/path?query` or the same with wss+unix for Unix sockets. User information becomes `Authorization: Basic`. A fragment is refused. Addresses of both families
  * are tried as RFC 8305 says, and the first that answers is taken. Everything that RFC 6455 4.1 asks
  * of the answer is verified, and nothing is accepted that was not asked for. Frames that follow the
  * answer at once are kept.

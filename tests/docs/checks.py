@@ -31,6 +31,7 @@ NO_PATHS = {"net/http", "lxzan/gws", "charts/*.png"}
 SYSTEM = {"apt-get", "docker", "mkdir", "prometheus", "promtool", "taskset", "systemd-run", "cc"}
 PEER_CALLS = {"check", "build", "version", "features", "describe", "start"}
 OPTION_SOURCES = {"build/examples/echo": "examples/echo.c", "build/examples/chat": "examples/chat.c",
+                  "build/examples/cat": "examples/cat_options.c",
                   "build/bench/load": "bench/load/options_help.h", "build/bench/exporter": "bench/exporter/main.c"}
 # Their recipes do no more than print when make is asked to.
 DRY = re.compile(r"demo|top|bench(-full|-list|-report|-docs|-dashboard)?$")
