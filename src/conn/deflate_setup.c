@@ -133,36 +133,37 @@ uint32_t conn_deflate_streams(struct conn_env *env)
     return zstream_pool_count(&env->codec->out) + zstream_pool_count(&env->codec->in);
 }
 
-static bool add_chunk_locked(struct conn_env *env)
+/* A free block; NULL when there is no memory for more of them. */
+static union codec_block *take_block_locked(struct conn_env *env)
 {
     struct codec_env *codec = env->codec;
-    struct codec_chunk *chunk = base_map(env->allocator, sizeof *chunk);
+    union codec_block *block = codec->blocks;
+    struct codec_chunk *chunk;
 
+    if (block) {
+        codec->blocks = block->next;
+        return block;
+    }
+    chunk = base_map(env->allocator, sizeof *chunk);
     if (!chunk)
-        return false;
+        return NULL;
     chunk->next = codec->chunks;
     codec->chunks = chunk;
-    for (size_t i = sizeof chunk->blocks / sizeof *chunk->blocks; i-- > 0;) {
+    for (size_t i = 1; i < sizeof chunk->blocks / sizeof *chunk->blocks; i++) {
         chunk->blocks[i].next = codec->blocks;
         codec->blocks = &chunk->blocks[i];
     }
-    return true;
+    return &chunk->blocks[0];
 }
 
 static struct conn_deflate *block_get(struct conn_env *env)
 {
-    struct codec_env *codec = env->codec;
-    union codec_block *block = NULL;
+    union codec_block *block;
 
-    pthread_mutex_lock(&codec->mu);
-    if (codec->blocks || add_chunk_locked(env)) {
-        block = codec->blocks;
-        codec->blocks = block->next;
-    }
-    pthread_mutex_unlock(&codec->mu);
-    if (!block)
-        return NULL;
-    return &block->deflate;
+    pthread_mutex_lock(&env->codec->mu);
+    block = take_block_locked(env);
+    pthread_mutex_unlock(&env->codec->mu);
+    return block ? &block->deflate : NULL;
 }
 
 static void block_put(struct conn_env *env, struct conn_deflate *d)

@@ -107,8 +107,9 @@ static void take_deflated(struct conn_outgoing *o, const struct conn_deflated *d
 }
 
 /* Compressed before the role is taken: several threads may do so at once. */
-static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoing *o)
+static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoing out)
 {
+    struct conn_outgoing *o = &out;
     struct conn_deflated d;
     struct iovec iov;
     tws_err err = conn_deflate_message_as(c, mode, o->iov, o->count, &d);
@@ -123,8 +124,9 @@ static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoi
 }
 
 /* Compressed in the order of sending, since each message may refer to those before it. */
-static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outgoing *o)
+static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outgoing out)
 {
+    struct conn_outgoing *o = &out;
     struct conn_wait w = conn_write_wait(c);
     struct conn_deflated d;
     struct iovec iov;
@@ -170,7 +172,7 @@ static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mod
         return TWS_ERR_TEXT;
     o.frame.len = o.payload;
     if (conn_deflate_wanted(c, mode, o.payload))
-        return conn_deflate_ordered(c) ? write_ordered(c, mode, &o) : write_apart(c, mode, &o);
+        return conn_deflate_ordered(c) ? write_ordered(c, mode, o) : write_apart(c, mode, o);
     if (try_hold(c, &o))
         return TWS_OK;
     return conn_write_frame(c, &o, CONN_TURN_DATA);
