@@ -119,7 +119,8 @@ typedef struct tws_dial_options {
 
     /* ---- What is spoken ---- */
 
-    /* How wss is spoken (tls.h); NULL: the system's trust, everything verified. Referenced. */
+    /* How wss is spoken (tls.h); NULL: the system's trust, everything verified. Referenced. Behind a
+     * Unix socket the certificate has to be localhost's. */
     tws_tls *tls;
     const struct tws_deflate_options *deflate; /* offer compression (deflate.h); NULL: do not */
 
@@ -146,15 +147,16 @@ TWS_API void tws_dial_options_init_sized(tws_dial_options *opt, size_t size);
  * Connects to a server and performs the client's opening handshake.
  *
  * Addresses are `ws://user:password@host:port/path?query`, `wss://[2001:db8::1]/`, and
- * `ws+unix:/path/of/socket:/path?query` or the same with wss+unix for Unix sockets. User information becomes `Authorization: Basic`. A fragment is refused. Addresses of both families
- * are tried as RFC 8305 says, and the first that answers is taken. Everything that RFC 6455 4.1 asks
- * of the answer is verified, and nothing is accepted that was not asked for. Frames that follow the
- * answer at once are kept.
+ * `ws+unix:/path/of/socket:/path?query`, or the same with wss+unix, for Unix sockets. User information
+ * becomes `Authorization: Basic`. A fragment is refused. Addresses of both families are tried as RFC
+ * 8305 says, and the first that answers is taken. Everything that RFC 6455 4.1 asks of the answer is
+ * verified, and nothing is accepted that was not asked for. Frames that follow the answer at once are
+ * kept.
  *
  * localhost, and any name below it, is ::1 and 127.0.0.1 (RFC 6761). Other names are looked up by the
- * system's resolver, which cannot be interrupted. When time runs out or
- * the call is cancelled the lookup is left to itself: it ends in the background, on a thread that is
- * the library's (that of a tws_group, which waits for it in tws_group_free()).
+ * system's resolver, which cannot be interrupted. When time runs out or the call is cancelled the
+ * lookup is left to itself: it ends in the background, on a thread that is the library's (that of a
+ * tws_group, which waits for it in tws_group_free()).
  *
  * The error's phase tells how far it came (TWS_PHASE_RESOLVE, _CONNECT, _PROXY, _TLS, _HANDSHAKE),
  * its text names the URL's or option's fault, the host, the address.

@@ -10,6 +10,8 @@
 
 /* Bytes that a peer may still send after it should have stopped, before it is cut. */
 #define CLOSE_DISCARD_MAX (1 << 20)
+/* How long a client waits for the server to end TCP before it does so itself. */
+#define CLIENT_PATIENCE_MS 1000
 
 /* The state, the record and the close frame; no waiting. */
 static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, size_t len)
@@ -216,6 +218,20 @@ static void linger(tws_conn *c, int64_t deadline)
              conn_input_fill(c, 1, deadline) == TWS_OK);
 }
 
+/*
+ * A server ends TCP first, so that waiting for late packets is its part and a client's port is free
+ * again (RFC 6455 7.1.1); a client waits for that, for a while.
+ */
+static void end_both_ways(tws_conn *c, int64_t deadline)
+{
+    int64_t patience = base_clock_ns() + CLIENT_PATIENCE_MS * BASE_NS_PER_MS;
+
+    if (!c->server)
+        linger(c, patience < deadline ? patience : deadline);
+    net_stream_shutdown(&c->stream, SHUT_WR);
+    linger(c, deadline);
+}
+
 static void finish_handshake(tws_conn *c, int64_t deadline, bool over)
 {
     struct conn_cause cause = {TWS_ERR_CLOSED, TWS_PHASE_CLOSE, TWS_CAUSE_LOCAL, 0, NULL};
@@ -228,10 +244,8 @@ static void finish_handshake(tws_conn *c, int64_t deadline, bool over)
     if (!err && take_reader(c, deadline, over)) {
         c->drop = true;
         err = await_peer_close(c, deadline);
-        if (!err) {
-            net_stream_shutdown(&c->stream, SHUT_WR);
-            linger(c, deadline);
-        }
+        if (!err)
+            end_both_ways(c, deadline);
         c->drop = false;
         conn_reader_leave(c);
     }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -342,6 +343,51 @@ static void test_close(void **state)
     dialing_end(&d);
 }
 
+struct closer {
+    tws_conn *conn;
+    tws_err err;
+};
+
+static void *close_it(void *arg)
+{
+    struct closer *k = arg;
+
+    k->err = tws_close(k->conn, 1000, NULL);
+    return NULL;
+}
+
+/* RFC 6455 7.1.1: the server ends TCP first. The client's end comes when the server's has, or when it
+ * does not come. */
+static void test_server_ends_first(void **state)
+{
+    struct fake_frame *f = support_alloc(sizeof *f);
+    struct pollfd p = {.events = POLLIN};
+    char byte;
+
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        struct dialing d;
+        struct closer k;
+        pthread_t thread;
+
+        p.fd = dialing_open(&d, &fake, NULL);
+        k.conn = d.conn;
+        support_thread(&thread, close_it, &k);
+        assert_true(fake_read_frame(p.fd, f));
+        fake_send_frame(p.fd, CLIENT_FIN | CLIENT_CLOSE, f->data, f->len);
+        if (!waits) {
+            assert_int_equal(poll(&p, 1, 20), 0); /* not yet */
+            shutdown(p.fd, SHUT_WR);
+        }
+        assert_int_equal(recv(p.fd, &byte, 1, 0), 0);
+        close(p.fd);
+        pthread_join(thread, NULL);
+        assert_ok(k.err);
+        dialing_end(&d);
+    }
+    free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_timeout_in_frame),
         cmocka_unit_test(test_keepalive),
         cmocka_unit_test(test_close),
+        cmocka_unit_test(test_server_ends_first),
     };
 
     return cmocka_run_group_tests_name("client_frames", tests, listen_fake, close_fake);
