@@ -339,6 +339,7 @@ static void set_queue(struct settings *s, int option, const char *name, const ch
 
 static void set_option(struct settings *s, int option, const char *name, char *value)
 {
+    static const char *const kinds[] = {"kernel", "light", NULL};
     tws_ms *timeout = timeout_of(s, option);
     if (timeout != NULL) {
         *timeout = (tws_ms)number(name, value, MAX_MS);
@@ -347,6 +348,10 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     const char **text = text_of(s, option);
     if (text != NULL) {
         *text = value;
+        return;
+    }
+    if (strchr("WoQq", option) != NULL) {
+        set_queue(s, option, name, value);
         return;
     }
     switch (option) {
@@ -364,8 +369,7 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 't':
-        s->server.threads =
-            (tws_threads)word(name, value, (const char *const[]){"kernel", "light", NULL});
+        s->server.threads = (tws_threads)word(name, value, kinds);
         break;
     case 'z':
         s->server.no_pause = true;
@@ -387,12 +391,6 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         break;
     case 'd':
         set_deflate(s, value);
-        break;
-    case 'W':
-    case 'o':
-    case 'Q':
-    case 'q':
-        set_queue(s, option, name, value);
         break;
     case 'h':
         fputs(usage, stdout);
