@@ -40,7 +40,7 @@ static tws_err encode_own(tws_conn *c, struct queue_item *it)
         payload = it->deflated.data;
         f.len = it->deflated.len;
         f.rsv = WIRE_RSV1;
-        it->begun = conn_deflate_ordered(c);
+        it->bound = conn_deflate_ordered(c);
     }
     if (f.masked)
         wire_mask(payload, f.len, f.key, 0);

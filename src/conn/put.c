@@ -116,7 +116,7 @@ static tws_err drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put 
         return TWS_OK;
     }
     /* What somebody has in hand leaves, or can be dropped, in a moment; that is not the peer's doing. */
-    if (q->in_hand > 1 || (q->in_hand == 1 && !q->head->begun)) {
+    if (q->in_hand > 1 || (q->in_hand == 1 && !q->head->begun && !q->head->bound)) {
         task_queue_wait(&q->changed, &c->mu, TASK_FOREVER);
         return TWS_OK;
     }
@@ -244,8 +244,11 @@ static tws_err keep_locked(tws_conn *c, struct conn_queue *q, struct put *p, str
             item_move(copy, it, rest.iov_len);
         if (!copy && it->begun)
             conn_end_locked(c, &cause); /* the peer waits for the rest */
-        else if (!copy)
+        else if (!copy) {
+            if (it->bound)
+                conn_deflate_reset(c);
             conn_queue_pop_locked(c, TWS_ERR_MEMORY);
+        }
     }
     if (conn_state(c) == CONN_ENDED)
         conn_queue_end_locked(c);

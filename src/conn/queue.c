@@ -205,14 +205,13 @@ void conn_queue_take_out_locked(tws_conn *c, struct queue_item *before, tws_err 
     finish_locked(c, q, it, result);
 }
 
-/* The last item that has to stay: in hand, or begun. NULL: none has to. */
 struct queue_item *conn_queue_fixed_locked(const struct conn_queue *q, bool begun_too)
 {
     struct queue_item *last = NULL, *it = q->head;
 
     for (uint32_t i = 0; i < q->in_hand && it; i++, it = it->next)
         last = it;
-    if (!last && begun_too && it && it->begun)
+    if (!last && begun_too && it && (it->begun || it->bound))
         last = it;
     return last;
 }

@@ -66,7 +66,8 @@ struct queue_item {
     uint8_t opcode;
     uint8_t mode;        /* tws_compression */
     bool encoded;        /* iov holds what is still to be sent */
-    bool begun;          /* nothing else may be sent before it, and it cannot be dropped any more */
+    bool begun;          /* half sent: nothing else may be sent before the rest */
+    bool bound;          /* compressed with the context: no other message may be sent before it */
     bool counted;        /* in the queue's bytes and messages: it did not leave at once */
     bool borrowed;       /* payload is the caller's, who is still here */
     bool on_stack;       /* the item too */
@@ -132,7 +133,7 @@ void conn_queue_end_locked(tws_conn *c);
 void conn_queue_pop_locked(tws_conn *c, tws_err result);
 /* The item behind `before`, or the head. */
 void conn_queue_take_out_locked(tws_conn *c, struct queue_item *before, tws_err result);
-/* The last item that has to stay: in hand, or begun. NULL: none has to. */
+/* The last item that has to stay: in hand, begun or bound. NULL: none has to. */
 struct queue_item *conn_queue_fixed_locked(const struct conn_queue *q, bool begun_too);
 /* Waits until the queue has changed, sending from it if nobody else does. mu is held, but not
  * meanwhile. TWS_ERR_TIMEOUT, or an ending. */

@@ -164,7 +164,7 @@ bool conn_queue_before_locked(const tws_conn *c, enum conn_turn turn, uint64_t s
     if (!q || !q->head)
         return false;
     return q->head->begun || turn == CONN_TURN_CLOSE ||
-           (turn == CONN_TURN_DATA && q->head->seq <= seq);
+           (turn == CONN_TURN_DATA && (q->head->bound || q->head->seq <= seq));
 }
 
 tws_err conn_queue_clear_locked(tws_conn *c, enum conn_turn turn, uint64_t seq, struct conn_wait *w)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 /* ---- The messages themselves ---- */
 
@@ -364,6 +365,60 @@ static void test_queued_context(void **state)
     free(text);
 }
 
+/* Puts a frame where held replies wait, if nobody is sending. */
+static bool hold(tws_conn *c, const char *text, size_t len)
+{
+    struct wire_frame f = {.opcode = WIRE_BINARY, .fin = true, .len = len};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)text, .iov_len = len};
+    bool held;
+
+    pthread_mutex_lock(&c->mu);
+    held = !c->writing && !conn_queue_waiting_locked(c) && conn_out_append(c, &f, &iov, 1);
+    pthread_mutex_unlock(&c->mu);
+    return held;
+}
+
+/* Held replies that the socket does not take stay before the message behind them, also when that one
+ * cannot be put off any more because it was compressed with the context. */
+static void test_held_before_queued(void **state)
+{
+    enum { ROUNDS = 30, LEN = 2000, HELD = 14000 };
+    static char text[HELD];
+    struct crowd_of_peers k;
+    tws_queue_options opt;
+    int small = 4096;
+
+    (void)state;
+    crowd_open(&k, true);
+    tws_queue_options_init(&opt);
+    opt.max_bytes = 0;
+    assert_ok(tws_set_queue(k.at_server[0], &opt));
+    setsockopt(k.at_server[0]->stream.sock.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    support_fill(text, HELD, 1);
+    for (int round = 0; round < ROUNDS; round++) {
+        tws_opcode sent[1000];
+        unsigned n = 0;
+
+        while (queue_stats(k.at_server[0]).messages == 0) {
+            assert_true(n + 2 <= sizeof sent / sizeof *sent);
+            if (hold(k.at_server[0], text, HELD))
+                sent[n++] = TWS_BINARY;
+            assert_ok(tws_write_async(k.at_server[0], TWS_TEXT, text, LEN, NULL, NULL));
+            sent[n++] = TWS_TEXT;
+        }
+        for (unsigned i = 0; i < n; i++) {
+            tws_message m;
+
+            assert_ok(tws_read_message(k.at_client[0], &m));
+            assert_int_equal(m.opcode, sent[i]);
+            assert_int_equal(m.len, m.opcode == TWS_TEXT ? LEN : HELD);
+            assert_memory_equal(m.data, text, m.len);
+        }
+        assert_ok(tws_queue_wait(k.at_server[0], 0));
+    }
+    crowd_close(&k);
+}
+
 struct racer {
     pthread_t thread;
     tws_conn *conn;
@@ -454,8 +509,8 @@ int main(void)
         cmocka_unit_test(test_life),           cmocka_unit_test(test_plain),
         cmocka_unit_test(test_queued),         cmocka_unit_test(test_queued_aborted),
         cmocka_unit_test(test_forms),          cmocka_unit_test(test_forms_and_context),
-        cmocka_unit_test(test_queued_context), cmocka_unit_test(test_forms_race),
-        cmocka_unit_test(test_from_client),
+        cmocka_unit_test(test_queued_context), cmocka_unit_test(test_held_before_queued),
+        cmocka_unit_test(test_forms_race),     cmocka_unit_test(test_from_client),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
