@@ -2,12 +2,14 @@
  * chat: a chat with rooms, its page, an echo and the counters, all from one program.
  *
  *     /                          the page (chat.html, compiled in)
- *     /chat?room=ROOM&name=NAME  WebSocket: what is sent is said to the room, see chat_room.c
+ *     /chat?room=ROOM&name=NAME  WebSocket: what is sent is said to the room, see chat_room.c;
+ *                                &reads=POLICY pretends to read slowly, see chat_slow.h
  *     /echo                      WebSocket: every message comes back
  *     /metrics                   counters in the Prometheus text format
  *     /healthz                   "ok"
  */
 #include "chat_room.h"
+#include "chat_slow.h"
 
 #include <tws/tws.h>
 
@@ -60,13 +62,27 @@ static bool read_name(const tws_request *r, const char *param, char *name)
     return tws_utf8_valid(name, (size_t)len);
 }
 
+/* The policy of a member that wants to be a slow reader. */
+static bool wants_slow(const tws_request *r, tws_queue_policy *policy)
+{
+    char name[16];
+    return tws_request_param(r, "reads", name, sizeof name) > 0 && slow_policy(name, policy);
+}
+
 /* Says what the member sends until it leaves or breaks a rule. */
-static void talk(struct member *me)
+static void talk(struct member *me, struct slow *slow)
 {
     time_t second = 0;
     int texts = 0;
     tws_message m;
-    while (tws_read_message(me->conn, &m) == TWS_OK) {
+    for (;;) {
+        tws_err err = tws_read_message(me->conn, &m);
+        if ((err != TWS_OK && err != TWS_ERR_TIMEOUT) || (slow != NULL && !slow_look(slow))) {
+            break;
+        }
+        if (err == TWS_ERR_TIMEOUT) {
+            continue;
+        }
         time_t now = time(NULL);
         texts = now == second ? texts + 1 : 1;
         second = now;
@@ -80,10 +96,20 @@ static void talk(struct member *me)
     }
 }
 
+static void talk_slowly(struct member *me, tws_queue_policy policy)
+{
+    struct slow slow;
+    if (slow_begin(&slow, me->conn, policy)) {
+        talk(me, &slow);
+    }
+    slow_end(&slow);
+}
+
 static void chat(tws_conn *c)
 {
     struct member me = {.conn = c};
     char room[ROOM_NAME_BYTES + 1];
+    tws_queue_policy policy;
     const tws_request *r = tws_conn_request(c);
     if (!read_name(r, "name", me.name) || !read_name(r, "room", room)) {
         return; /* look_at_upgrade() has seen to it that this cannot be */
@@ -91,7 +117,11 @@ static void chat(tws_conn *c)
     tws_set_limit(c, TWS_LIMIT_MESSAGE, ROOM_TEXT_BYTES);
     switch (room_join(&me, room)) {
     case JOIN_OK:
-        talk(&me);
+        if (wants_slow(r, &policy)) {
+            talk_slowly(&me, policy);
+        } else {
+            talk(&me, NULL);
+        }
         room_leave(&me);
         break;
     case JOIN_NAME_TAKEN:
@@ -146,6 +176,9 @@ static void metrics_page(tws_reply *a, tws_server *server)
 {
     char text[32 * 1024];
     size_t len = tws_server_metrics(server, text, sizeof text);
+    if (len < sizeof text) {
+        len += tws_hub_metrics(rooms_hub(), text + len, sizeof text - len);
+    }
     if (len < sizeof text) {
         tws_reply_body(a, TWS_METRICS_TYPE, text, len);
     } else {
@@ -285,7 +318,8 @@ int main(int argc, char **argv)
     opt.upgrade.origin_count = count(origins);
     opt.upgrade.on_upgrade = look_at_upgrade;
     opt.upgrade.on_page = on_page;
-    opt.upgrade.conn.ping_interval = 10000; /* a phone that went away is noticed soon */
+    opt.upgrade.conn.queue.max_bytes = 128 * 1024; /* a member behind by more is closed: 1013 */
+    opt.upgrade.conn.ping_interval = 10000;        /* a phone that went away is noticed soon */
     opt.upgrade.conn.ping_timeout = 10000;
 
     tws_error error;

@@ -10,6 +10,7 @@
  */
 #include "chat_room.h"
 
+#include <tws/hub.h>
 #include <tws/thread.h>
 
 #include <string.h>
@@ -39,22 +40,29 @@ struct room {
 };
 
 /*
- * Guards all rooms. One lock is enough: no thread waits for a peer while it holds it, because live
- * members are written to with TWS_NOWAIT.
+ * Guards all rooms. One lock is enough: no thread waits for a peer while it holds it, because the
+ * hub does not. It also makes what is said and the history agree in their order.
  */
 static tws_mutex *lock; /* not a pthread's: it may be held while a light thread waits */
+static tws_hub *hub;    /* sends what is said to those who are live, by the name of the room */
+static struct room rooms[ROOM_COUNT];
 
 bool rooms_open(void)
 {
     lock = tws_mutex_new();
-    return lock != NULL;
+    return lock != NULL && tws_hub_new(&hub, NULL) == TWS_OK;
 }
 
 void rooms_close(void)
 {
+    tws_hub_free(hub);
     tws_mutex_free(lock);
 }
-static struct room rooms[ROOM_COUNT];
+
+tws_hub *rooms_hub(void)
+{
+    return hub;
+}
 
 /* ---- Lines of JSON ---- */
 
@@ -124,24 +132,13 @@ static void begin_locked(struct line *l, struct room *r, const char *type, const
 /* ---- To all members ---- */
 
 /*
- * A member whose socket takes no more is dropped: waiting for it would stall the others. It finds
- * out by its next read, and its page comes back and gets the history.
+ * Waits for nobody: a member that does not keep up has a queue, and when that is full its policy
+ * acts. One that is closed for it finds out by its next read, and its page comes back and gets the
+ * history.
  */
-static void broadcast_locked(struct room *r, const struct line *l)
+static void broadcast_locked(const struct room *r, const struct line *l)
 {
-    for (struct member *m = r->members; m != NULL; m = m->next) {
-        if (m->state != MEMBER_LIVE) {
-            continue;
-        }
-        tws_err err = tws_write_message(m->conn, TWS_TEXT, l->text, l->len);
-        if (err == TWS_OK) {
-            continue;
-        }
-        m->state = MEMBER_DROPPED;
-        if (!tws_err_is_final(err)) {
-            tws_abort(m->conn);
-        }
-    }
+    tws_hub_publish_message(hub, r->name, TWS_TEXT, l->text, l->len, NULL, NULL);
 }
 
 static void announce_locked(struct room *r, const char *type, const char *name)
@@ -151,7 +148,7 @@ static void announce_locked(struct room *r, const char *type, const char *name)
     put_text(&l, ",\"members\":[");
     bool first = true;
     for (const struct member *m = r->members; m != NULL; m = m->next) {
-        if (m->state == MEMBER_LIVE) {
+        if (m->live) {
             put_text(&l, first ? "" : ",");
             put_string(&l, m->name, strlen(m->name));
             first = false;
@@ -218,7 +215,7 @@ static enum join_result enter_locked(struct member *m, const char *room_name)
         return JOIN_FULL;
     }
     m->room = r;
-    m->state = MEMBER_WAITING;
+    m->live = false;
     m->next = NULL;
     *end = m;
     return JOIN_OK;
@@ -246,9 +243,11 @@ static bool replay(struct member *m)
         ok = tws_write_message(m->conn, TWS_TEXT, l.text, l.len) == TWS_OK;
         tws_mutex_lock(lock, TWS_NO_LIMIT);
     }
+    if (ok && tws_hub_join(hub, m->conn, r->name) != TWS_OK) {
+        ok = false;
+    }
     if (ok) {
-        tws_set_timeout(m->conn, TWS_TIMEOUT_WRITE, TWS_NOWAIT);
-        m->state = MEMBER_LIVE;
+        m->live = true;
         announce_locked(r, "join", m->name);
     }
     tws_mutex_unlock(lock);
@@ -286,7 +285,8 @@ void room_leave(struct member *m)
         at = &(*at)->next;
     }
     *at = m->next;
-    if (m->state != MEMBER_WAITING) {
+    if (m->live) {
+        tws_hub_leave(hub, m->conn, m->room->name); /* it may have done so by ending */
         announce_locked(m->room, "leave", m->name);
     }
     tws_mutex_unlock(lock);

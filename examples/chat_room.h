@@ -7,7 +7,7 @@
 #ifndef CHAT_ROOM_H
 #define CHAT_ROOM_H
 
-#include <tws/conn.h>
+#include <tws/hub.h>
 
 enum {
     ROOM_NAME_BYTES = 48,   /* longest name of a room or a member */
@@ -17,13 +17,11 @@ enum {
     ROOM_COUNT = 32
 };
 
-enum member_state { MEMBER_WAITING, MEMBER_LIVE, MEMBER_DROPPED };
-
 struct member {
     tws_conn *conn;
     char name[ROOM_NAME_BYTES + 1];
-    struct room *room;       /* set by room_join() */
-    enum member_state state; /* guarded by the rooms' lock, like next */
+    struct room *room; /* set by room_join() */
+    bool live;         /* has seen the history; guarded by the rooms' lock, like next */
     struct member *next;
 };
 
@@ -48,5 +46,7 @@ void room_leave(struct member *m);
 /* Before the first member and after the last. */
 bool rooms_open(void);
 void rooms_close(void);
+/* For its counters. */
+tws_hub *rooms_hub(void);
 
 #endif

@@ -182,6 +182,28 @@ class ChatPage(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await page.value("document.querySelector('#text').value"), "")
         self.assertEqual(await self.texts(page), ["lost words"])
 
+    async def test_slow_reading_shows_the_policy(self):
+        """The switch makes one's own tab a slow reader; what its queue drops is said and not shown."""
+        ann, bob = await self.enter("Ann"), await self.enter("Bob")
+        await bob.value("document.querySelector('#reads').value = 'drop-oldest';"
+                        "document.querySelector('#reads').dispatchEvent(new Event('change'))")
+        await bob.until("document.querySelector('#waits').textContent === '0 waited, 0 dropped'")
+        await self.shows_state(bob, "open")
+        for i in range(9):  # a person's pace: below the limit of texts per second
+            await self.say(ann, f"line {i}")
+        await bob.until("document.querySelector('#log').innerText.includes('because you read slowly')")
+        await self.shows(bob, "line 8")
+        self.assertNotIn("line 0", await self.texts(bob))
+        await bob.value("document.querySelector('#reads').value = '';"
+                        "document.querySelector('#reads').dispatchEvent(new Event('change'))")
+        await bob.until("document.body.dataset.state === 'open' && socket.url.indexOf('reads') < 0")
+        await self.say(ann, "at once")
+        await self.shows(bob, "at once")
+
+    @staticmethod
+    async def shows_state(page, state):
+        await page.until(f"document.body.dataset.state === {json.dumps(state)}")
+
     async def test_name_taken_is_said_at_the_door(self):
         await self.enter("Ann")
         page = await self.browser.open(f"http://{self.address}/?name=Ann#lobby")

@@ -420,6 +420,47 @@ class Limits(ChatCase):
         for speaker in speakers:
             await speaker.until(text="we are all here")
 
+    async def slow(self, policy):
+        """A member that pretends to read slowly, after its first pause, when it has a new one before it."""
+        member = Member(await self.connect(self.url(room="lobby", name="slow", reads=policy)))
+        await member.until(type="join", name="slow")
+        await member.until(type="slow")
+        member.seen.clear()  # the history
+        return member
+
+    async def say_many(self, speakers, texts):
+        for number, text in enumerate(texts):
+            await self.say_and_hear(speakers[number % len(speakers)], text)
+
+    async def test_slow_reader_and_its_policy(self):
+        """Five messages wait for it; what becomes of the others is the policy's to say."""
+        speakers = [await self.join(f"speaker {i}") for i in range(3)]
+        texts = [f"text {i}" for i in range(12)]
+        lost = 0
+        for policy, kept in (("drop-oldest", texts[-1]), ("drop-newest", texts[0])):
+            member = await self.slow(policy)
+            await self.say_many(speakers, texts)
+            dropped = 0
+            while len(member.texts()) + dropped < len(texts):
+                line = await member.next()
+                dropped = line["dropped"] if line["type"] == "slow" else dropped
+            lost += dropped
+            self.assertGreaterEqual(dropped, 1)  # 7, unless saying it all took longer than a pause
+            self.assertEqual(member.texts(), sorted(member.texts(), key=texts.index))
+            self.assertIn(kept, member.texts())
+            await member.leave()
+            await speakers[0].until(type="leave", name="slow")
+        member = await self.slow("close")
+        await self.say_many(speakers, texts)
+        self.assertEqual(await self.closed(member.client), 1013)
+        self.assertEqual(member.client.close_reason, "send queue full")
+        await speakers[0].until(type="leave", name="slow")
+        _, _, metrics = await self.fetch("/metrics")
+        self.assertIn(b"tws_hub_members 3\n", metrics)
+        dropped = dict(re.findall(rb'tws_queue_dropped_total\{policy="(\w+)"\} (\d+)', metrics))
+        self.assertEqual(int(dropped[b"oldest"]) + int(dropped[b"newest"]), lost)
+        self.assertEqual(dropped[b"close"], b"1")
+
     @staticmethod
     async def say_and_hear(speaker, text):
         await speaker.say(text)
