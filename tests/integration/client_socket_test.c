@@ -273,12 +273,64 @@ static void test_thousand(void **state)
     support_assert_census(before);
 }
 
+/* ---- From a handler ---- */
+
+/* Each message goes on to another server, over a connection of the handler's own. */
+static void relay(tws_conn *c, void *arg)
+{
+    tws_message m;
+    tws_conn *up;
+
+    if (tws_dial(&up, arg, NULL, NULL, NULL) != TWS_OK)
+        return;
+    while (tws_read_message(c, &m) == TWS_OK) {
+        if (tws_write_message(up, m.opcode, m.data, m.len) != TWS_OK ||
+            tws_read_message(up, &m) != TWS_OK ||
+            tws_write_message(c, m.opcode, m.data, m.len) != TWS_OK)
+            break;
+    }
+    tws_close(up, TWS_CLOSE_GOING_AWAY, NULL);
+    tws_conn_unref(up);
+}
+
+/* A server whose handlers dial, on their own kind of thread, and that is drained meanwhile. */
+static void test_from_handlers(void **state)
+{
+    struct support_census before = support_census();
+    tws_server_options opt;
+    struct support_server echo, front;
+    struct client clients[16];
+    char url[256];
+
+    (void)state;
+    support_server_options(&opt, support_echo, NULL);
+    support_server_start(&echo, &opt);
+    snprintf(url, sizeof url, "ws://%s/", echo.address);
+    support_server_options(&opt, relay, url);
+    support_server_start(&front, &opt);
+    for (int i = 0; i < 16; i++)
+        client_open(&clients[i], front.address);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 16; i++)
+            client_send_text(&clients[i], "through two");
+        for (int i = 0; i < 16; i++)
+            client_expect_text(&clients[i], "through two");
+    }
+    assert_err(tws_server_drain(front.server, TWS_NOWAIT), TWS_ERR_TIMEOUT);
+    tws_server_free(front.server);
+    for (int i = 0; i < 16; i++)
+        client_close(&clients[i]);
+    tws_server_free(echo.server);
+    support_assert_census(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unix_socket),    cmocka_unit_test(test_descriptor),
         cmocka_unit_test(test_callback),       cmocka_unit_test(test_source_address),
         cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_thousand),
+        cmocka_unit_test(test_from_handlers),
     };
 
     return cmocka_run_group_tests_name("client_socket", tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 #define WAIT_LONG (60 * BASE_NS_PER_S)
 
-static struct task_runtime *runtime(uint32_t carriers)
+static inline struct task_runtime *runtime(uint32_t carriers)
 {
     struct task_options opt = {
         .kind = TASK_LIGHT, .stack_size = 64 * 1024, .carriers = carriers, .name = "light-test"};
@@ -23,7 +23,7 @@ static struct task_runtime *runtime(uint32_t carriers)
     return rt;
 }
 
-static void finish(struct task_runtime *rt)
+static inline void finish(struct task_runtime *rt)
 {
     assert_int_equal(task_runtime_wait(rt, base_clock_ns() + WAIT_LONG), 0);
     assert_int_equal(task_runtime_count(rt), 0);
@@ -47,7 +47,8 @@ static void count_one(void *arg)
     atomic_fetch_add(&ran, 1);
 }
 
-static _Atomic int released, helped;
+static _Atomic int helped;
+static _Atomic int released __attribute__((unused)); /* not by all */
 
 static void helps(void *arg)
 {
