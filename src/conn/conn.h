@@ -134,13 +134,14 @@ struct conn_incoming {
     /* What was handed out last; NULL. Writers compare with it, hence atomic; conn_view(). */
     _Atomic(const uint8_t *) view;
     size_t view_len;
-    uint8_t opcode;    /* of the message */
-    bool in_frame;     /* a data frame's header has been taken, its payload not yet whole */
-    bool in_message;   /* a data message has begun and its last frame has not ended */
-    bool streaming;    /* opened by tws_next_reader */
-    bool compressed;   /* the message is */
-    bool in_place;     /* frame_done bytes of the frame still stand in the input, from rd on */
-    _Atomic bool more; /* a whole message waits in the input behind the one handed out */
+    uint32_t view_room; /* bytes before it, of headers that have been read, which are free */
+    uint8_t opcode;     /* of the message */
+    bool in_frame;      /* a data frame's header has been taken, its payload not yet whole */
+    bool in_message;    /* a data message has begun and its last frame has not ended */
+    bool streaming;     /* opened by tws_next_reader */
+    bool compressed;    /* the message is */
+    bool in_place;      /* frame_done bytes of the frame still stand in the input, from rd on */
+    _Atomic bool more;  /* a whole message waits in the input behind the one handed out */
     struct conn_assembly whole;
 };
 
@@ -351,6 +352,14 @@ static inline bool conn_own_view(tws_conn *c, const void *data, size_t len)
     return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
            data == conn_view(c) && len == c->msg.view_len && c->msg.opcode == WIRE_TEXT;
 }
+/* How many bytes before a message that this thread read last may be overwritten. */
+static inline uint32_t conn_view_room(tws_conn *c, const void *data, size_t len)
+{
+    return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
+                   data == conn_view(c) && len == c->msg.view_len
+               ? c->msg.view_room
+               : 0;
+}
 
 /* ---- frame.c: frames off the input, control frames handled ---- */
 
@@ -438,7 +447,7 @@ tws_err conn_send_made(tws_conn *c, const struct iovec *iov, int count, enum con
                        struct conn_wait *w);
 /* One frame, masked in a client. f->len is the sum of the pieces. */
 tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
-                        enum conn_turn turn, struct conn_wait *w);
+                        uint32_t room, enum conn_turn turn, struct conn_wait *w);
 /* Takes the role and sends what is held. */
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
 /* Messages are queued: nothing of later calls may leave before them. */
@@ -456,6 +465,7 @@ struct conn_outgoing {
     int count;
     uint64_t payload;               /* bytes of the caller's: what the counters count */
     const struct conn_deflated *as; /* what a whole message was compressed to; NULL */
+    uint32_t room; /* bytes before a single piece that may be overwritten with the header */
 };
 struct conn_wait conn_write_wait(tws_conn *c);
 /* Takes the role for it. */

@@ -210,6 +210,7 @@ static void show(tws_conn *c, tws_message *m, uint8_t *data, size_t len)
     m->len = len;
     m->owner = NULL;
     c->msg.view_len = len;
+    c->msg.view_room = 0;
     conn_set_view(c, data);
     conn_set_more(c, another_waits(c));
 }
@@ -217,9 +218,11 @@ static void show(tws_conn *c, tws_message *m, uint8_t *data, size_t len)
 static void show_input(tws_conn *c, tws_message *m, uint32_t len)
 {
     uint8_t *data = c->in.buf + c->in.rd;
+    uint32_t room = c->in.rd;
 
     c->in.rd += len;
     show(c, m, data, len);
+    c->msg.view_room = room;
     c->in.zero_at = data + len;
     c->in.zero_was = data[len];
     data[len] = 0;

@@ -175,7 +175,7 @@ static tws_err send_masked(tws_conn *c, const struct wire_frame *f, const struct
 }
 
 tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *iov, int count,
-                        enum conn_turn turn, struct conn_wait *w)
+                        uint32_t room, enum conn_turn turn, struct conn_wait *w)
 {
     uint8_t header[WIRE_FRAME_HEADER_MAX];
     struct iovec pieces[SEND_PIECES];
@@ -191,6 +191,15 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
     }
     pieces[0].iov_base = header;
     pieces[0].iov_len = wire_frame_write(header, f);
+    if (count == 1 && pieces[0].iov_len <= room) {
+        /* One piece costs the system less than two. */
+        uint8_t *at = (uint8_t *)iov->iov_base - pieces[0].iov_len;
+
+        memcpy(at, header, pieces[0].iov_len);
+        pieces[0].iov_base = at;
+        pieces[0].iov_len += iov->iov_len;
+        return send_pieces(c, pieces, 1, turn, w, &begun);
+    }
     for (int i = 0; i < batch; i++)
         pieces[i + 1] = iov[i];
     err = send_pieces(c, pieces, batch + 1, turn, w, &begun);

@@ -85,7 +85,7 @@ tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn tu
 
     if (err)
         return err;
-    err = conn_send_frame(c, &o->frame, o->iov, o->count, turn, &w);
+    err = conn_send_frame(c, &o->frame, o->iov, o->count, o->room, turn, &w);
     if (!err)
         count_written(c, o);
     conn_turn_give(c);
@@ -138,7 +138,7 @@ static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outg
     if (!err) {
         take_deflated(o, &d, &iov);
         if (!may_hold(c, o) || !hold_reply(c, o)) {
-            err = conn_send_frame(c, &o->frame, o->iov, o->count, CONN_TURN_DATA, &w);
+            err = conn_send_frame(c, &o->frame, o->iov, o->count, 0, CONN_TURN_DATA, &w);
             if (!err)
                 count_written(c, o);
             else
@@ -175,6 +175,8 @@ static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mod
         return conn_deflate_ordered(c) ? write_ordered(c, mode, o) : write_apart(c, mode, o);
     if (try_hold(c, &o))
         return TWS_OK;
+    if (count == 1)
+        o.room = conn_view_room(c, iov->iov_base, iov->iov_len);
     return conn_write_frame(c, &o, CONN_TURN_DATA);
 }
 

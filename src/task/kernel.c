@@ -410,10 +410,14 @@ static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
 #if defined(LIGHT_ASAN) || defined(LIGHT_TSAN)
 #define recv_now(fd, buf, len) recv(fd, buf, len, MSG_DONTWAIT)
 #define send_now(fd, msg) sendmsg(fd, msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+#define send_one_now(fd, msg) send_now(fd, msg)
 #else
 #define recv_now(fd, buf, len)                                                                     \
     syscall(SYS_recvfrom, fd, buf, len, MSG_DONTWAIT, (void *)NULL, (void *)NULL)
 #define send_now(fd, msg) syscall(SYS_sendmsg, fd, msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+#define send_one_now(fd, msg)                                                                      \
+    syscall(SYS_sendto, fd, (msg)->msg_iov->iov_base, (msg)->msg_iov->iov_len,                     \
+            MSG_DONTWAIT | MSG_NOSIGNAL, (void *)NULL, 0)
 #endif
 
 ssize_t task_recv_now(int fd, void *buf, size_t len)
@@ -432,7 +436,7 @@ ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count)
     ssize_t n;
 
     do
-        n = send_now(s->fd, &msg);
+        n = count == 1 ? send_one_now(s->fd, &msg) : send_now(s->fd, &msg);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -errno : n;
 }
