@@ -39,6 +39,41 @@ static void test_sizes(void **state)
     free(data);
 }
 
+/* What was just read goes back in one piece, its header where the one that was read had been: as
+ * often as one likes, and without harm to the message and to those behind it. */
+static void test_own_view(void **state)
+{
+    static const size_t sizes[] = {1, 125, 126, 1000};
+    enum { N = sizeof sizes / sizeof *sizes };
+    uint8_t wire[2000], data[1000];
+    tws_server_options opt;
+    size_t len = 0;
+    struct rig r;
+
+    (void)state;
+    support_fill(data, sizeof data, 5);
+    rig_options(&opt);
+    opt.upgrade.conn.join_replies = false;
+    rig_open(&r, &opt);
+    for (size_t i = 0; i < N; i++)
+        len += client_frame(wire + len, CLIENT_FIN | (i % 2 ? CLIENT_BINARY : CLIENT_TEXT), data,
+                            sizes[i]);
+    assert_true(client_send_bytes(r.client.fd, wire, len));
+    for (size_t i = 0; i < N; i++) {
+        tws_message m;
+
+        assert_ok(tws_read_message(r.conn, &m));
+        for (int k = 0; k < 3; k++) {
+            assert_ok(tws_write_message(r.conn, TWS_BINARY, m.data, m.len));
+            client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, data, sizes[i]);
+            assert_int_equal(m.len, sizes[i]);
+            assert_memory_equal(m.data, data, sizes[i]);
+            assert_int_equal(m.data[m.len], 0);
+        }
+    }
+    rig_close(&r);
+}
+
 /* One frame, whatever the number of pieces. */
 static void test_writev(void **state)
 {
@@ -392,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_stalled),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_own_view),
         cmocka_unit_test(test_nowait_waits_its_turn),
         cmocka_unit_test(test_rest_after_failed_write),
     };
