@@ -186,6 +186,19 @@ static tws_err connect_host(struct dial *d, const struct wire_host *where)
     return connect_tcp(d, host, where->port);
 }
 
+static tws_err connect_somehow(struct dial *d)
+{
+    int fd = d->o.fd;
+
+    if (fd >= 0) {
+        d->o.fd = -1;
+        return take_socket(d, fd);
+    }
+    if (d->url.is_unix && !d->o.connect)
+        return connect_unix(d);
+    return connect_host(d, d->proxy.kind == PROXY_NONE ? &d->url.host : &d->proxy.host);
+}
+
 /* ---- Proxy ---- */
 
 static tws_err choose_proxy(struct dial *d)
@@ -225,16 +238,21 @@ static tws_err proxy_failed(struct dial *d, int result, const struct proxy_error
                      name, err->text);
 }
 
+static struct proxy_target proxy_target_of(const struct dial *d)
+{
+    return (struct proxy_target){.url = &d->url,
+                                 .headers = d->o.proxy_headers,
+                                 .header_count = d->o.proxy_header_count,
+                                 .max_head_bytes = d->o.max_head_bytes,
+                                 .max_head_fields = (uint16_t)d->o.max_head_fields,
+                                 .on_head = d->o.on_head,
+                                 .on_head_arg = d->o.hook_arg};
+}
+
 static tws_err through_proxy(struct dial *d)
 {
-    struct proxy_target target = {.url = &d->url,
-                                  .headers = d->o.proxy_headers,
-                                  .header_count = d->o.proxy_header_count,
-                                  .max_head_bytes = d->o.max_head_bytes,
-                                  .max_head_fields = (uint16_t)d->o.max_head_fields,
-                                  .on_head = d->o.on_head,
-                                  .on_head_arg = d->o.hook_arg};
-    struct addrinfo *list = NULL;
+    struct proxy_target target = proxy_target_of(d);
+    struct addrinfo *list = NULL, *a;
     struct proxy_error err = {.status = 0};
     char host[WIRE_URL_HOST_MAX + 1];
     tws_err failed = TWS_OK;
@@ -245,12 +263,24 @@ static tws_err through_proxy(struct dial *d)
         failed = resolve(d, host, d->url.host.port, &list);
         if (failed)
             return failed;
-        target.address = list->ai_addr;
     }
-    r = proxy_open(&d->stream, &d->proxy, &target, dial_step(d, d->o.handshake_timeout), &err);
+    for (a = list;; a = a->ai_next) { /* a connection to the proxy for each address */
+        target.address = a ? a->ai_addr : NULL;
+        r = proxy_open(&d->stream, &d->proxy, &target, dial_step(d, d->o.handshake_timeout), &err);
+        if (r < 0)
+            failed = proxy_failed(d, r, &err);
+        else
+            memset(d->error, 0, sizeof *d->error); /* of an address before this one */
+        if (r >= 0 || !err.elsewhere || !a || !a->ai_next)
+            break;
+        dial_close(d);
+        failed = connect_somehow(d);
+        if (failed)
+            break;
+    }
     if (list)
         freeaddrinfo(list);
-    return r < 0 ? proxy_failed(d, r, &err) : TWS_OK;
+    return failed;
 }
 
 /* ---- TLS ---- */
@@ -312,19 +342,6 @@ static tws_err wrap_tls(struct dial *d)
 }
 
 /* ---- All of it ---- */
-
-static tws_err connect_somehow(struct dial *d)
-{
-    int fd = d->o.fd;
-
-    if (fd >= 0) {
-        d->o.fd = -1;
-        return take_socket(d, fd);
-    }
-    if (d->url.is_unix && !d->o.connect)
-        return connect_unix(d);
-    return connect_host(d, d->proxy.kind == PROXY_NONE ? &d->url.host : &d->proxy.host);
-}
 
 tws_err dial_open(struct dial *d)
 {

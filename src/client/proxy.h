@@ -39,7 +39,8 @@ struct proxy {
 
 /* One sentence about what went wrong, without a full stop, and the proxy's HTTP status. */
 struct proxy_error {
-    int status; /* 0: none */
+    int status;     /* 0: none */
+    bool elsewhere; /* SOCKS: it could not reach this address; another of the server may do */
     char text[200];
 };
 

@@ -13,6 +13,8 @@ enum {
     METHOD_PASSWORD = 2,
     METHOD_REFUSED = 0xff,
     COMMAND_CONNECT = 1,
+    REPLY_NOT_ALLOWED = 2,
+    REPLY_NO_SUCH_COMMAND = 7,
     ADDRESS_IPV4 = 1,
     ADDRESS_NAME = 3,
     ADDRESS_IPV6 = 4,
@@ -65,7 +67,7 @@ static size_t put_field(uint8_t *out, struct wire_text text)
 
 static int authenticate(struct socks *s)
 {
-    uint8_t message[1 + 2 * (1 + FIELD_MAX)] = {AUTH_VERSION}, answer[2];
+    uint8_t message[1 + 2 * (1 + FIELD_MAX)] = {AUTH_VERSION}, answer[2] = {0};
     size_t user = put_field(message + 1, s->p->user);
     size_t password = user > 0 ? put_field(message + 1 + user, s->p->password) : 0;
     int r;
@@ -85,7 +87,7 @@ static int authenticate(struct socks *s)
 
 static int greet(struct socks *s)
 {
-    uint8_t answer[2];
+    uint8_t answer[2] = {0};
     const uint8_t with[] = {VERSION, 2, METHOD_NONE, METHOD_PASSWORD};
     const uint8_t without[] = {VERSION, 1, METHOD_NONE};
     int r = s->p->has_userinfo ? send_bytes(s, with, sizeof with)
@@ -153,10 +155,14 @@ static size_t put_target(uint8_t *out, const struct proxy_target *target)
 static const char *reply_text(unsigned code)
 {
     static const char *const texts[] = {
-        [1] = "general failure",       [2] = "not allowed by its rules",
-        [3] = "network unreachable",   [4] = "host unreachable or its name unknown",
-        [5] = "connection refused",    [6] = "connecting took too long",
-        [7] = "command not supported", [8] = "address type not supported",
+        [1] = "general failure",
+        [REPLY_NOT_ALLOWED] = "not allowed by its rules",
+        [3] = "network unreachable",
+        [4] = "host unreachable or its name unknown",
+        [5] = "connection refused",
+        [6] = "connecting took too long",
+        [REPLY_NO_SUCH_COMMAND] = "command not supported",
+        [8] = "address type not supported",
     };
 
     return code > 0 && code < sizeof texts / sizeof texts[0] ? texts[code] : "unknown reply";
@@ -180,7 +186,7 @@ static int skip_address(struct socks *s, uint8_t type)
 {
     uint8_t rest[FIELD_MAX + 2];
     size_t n = 0;
-    uint8_t length;
+    uint8_t length = 0;
     int r = 0;
 
     if (type == ADDRESS_IPV4)
@@ -199,7 +205,7 @@ int proxy_socks5(struct net_stream *st, const struct proxy *p, const struct prox
                  int64_t deadline, struct proxy_error *err)
 {
     struct socks s = {st, p, target, deadline, err};
-    uint8_t head[4];
+    uint8_t head[4] = {0};
     int r = greet(&s);
 
     if (r == 0)
@@ -210,8 +216,10 @@ int proxy_socks5(struct net_stream *st, const struct proxy *p, const struct prox
         return r;
     if (head[0] != VERSION)
         return not_socks(&s, head[0]);
-    if (head[1] != 0) /* it closes now, and some do before the rest of this answer */
+    if (head[1] != 0) { /* it closes now, and some do before the rest of this answer */
+        err->elsewhere = head[1] != REPLY_NOT_ALLOWED && head[1] != REPLY_NO_SUCH_COMMAND;
         return proxy_say(err, -EPROTO, "the proxy answered %u: %s", head[1], reply_text(head[1]));
+    }
     r = receive(&s, head + 2, 2);
     return r < 0 ? r : skip_address(&s, head[3]);
 }

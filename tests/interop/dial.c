@@ -18,6 +18,7 @@ struct settings {
     tws_header proxy_headers[MAX_HEADERS];
     const char *url;
     bool only_dial; /* connect, tell about TLS, and close */
+    tws_deflate_options deflate;
     tws_threads threads;
     bool good; /* the result */
 };
@@ -35,7 +36,8 @@ static const char usage[] =
     "  --proxy-header N:V   a header for it; may be repeated\n"
     "  --timeout MS         for all of the dial (default 30000)\n"
     "  --only-dial          connect, tell about TLS, and close\n"
-    "  --light              on a light thread\n";
+    "  --light              on a light thread\n"
+    "  --deflate            offer compression\n";
 
 static const struct option options[] = {
     {"ca", required_argument, NULL, 'a'},
@@ -50,6 +52,7 @@ static const struct option options[] = {
     {"timeout", required_argument, NULL, 't'},
     {"only-dial", no_argument, NULL, 'o'},
     {"light", no_argument, NULL, 'l'},
+    {"deflate", no_argument, NULL, 'd'},
     {NULL, 0, NULL, 0},
 };
 
@@ -104,6 +107,9 @@ static void take_option(struct settings *s, int letter)
     case 'l':
         s->threads = TWS_THREADS_LIGHT;
         break;
+    case 'd':
+        s->dial.deflate = &s->deflate;
+        break;
     default:
         fputs(usage, stderr);
         exit(2);
@@ -116,6 +122,7 @@ static void read_options(struct settings *s, int argc, char **argv)
 
     tws_dial_options_init(&s->dial);
     tws_tls_client_options_init(&s->tls);
+    tws_deflate_options_init(&s->deflate);
     s->dial.proxy_headers = s->proxy_headers;
     while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1)
         take_option(s, letter);

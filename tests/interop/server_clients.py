@@ -108,7 +108,8 @@ class Plain(unittest.TestCase):
 
 
 class PlainLight(Plain):
-    OPTIONS = ("--threads", "light")
+    """Compressed too, where the client offers it."""
+    OPTIONS = ("--threads", "light", "--deflate")
 
 
 class Secure(Plain):
@@ -124,7 +125,7 @@ class Secure(Plain):
 
 
 class SecureLight(Secure):
-    OPTIONS = ("--threads", "light")
+    OPTIONS = ("--threads", "light", "--deflate=takeover")
 
 
 if __name__ == "__main__":
