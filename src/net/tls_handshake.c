@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define NAME_MAX_LEN 253
+#define ROOM_MAX 8192
 
 /* ---- Callbacks of contexts ---- */
 
@@ -338,6 +340,16 @@ static int shake(struct net_stream *st, struct net_tls *t, const struct net_tls_
     return r;
 }
 
+/* How much a socket takes once it says that it can be written; see room_locked(). */
+static void set_room(struct net_tls *t, const struct net_stream *st)
+{
+    int size = 0;
+    socklen_t len = sizeof size;
+
+    if (getsockopt(st->sock.fd, SOL_SOCKET, SO_SNDBUF, &size, &len) == 0 && size > 0)
+        t->room_max = size / 8 < ROOM_MAX ? (uint32_t)size / 8 : ROOM_MAX;
+}
+
 int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t deadline,
                  struct net_tls_error *err)
 {
@@ -363,6 +375,7 @@ int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t 
         return r;
     }
     memset(err, 0, sizeof *err);
+    set_room(t, st);
     st->tls = t;
     st->ops = &tls_stream_ops;
     return 0;

@@ -7,6 +7,7 @@
 #include <openssl/err.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -350,6 +351,24 @@ static int write_pieces_locked(struct net_tls *t, const struct pieces *p, size_t
 }
 
 /*
+ * Whether the socket will take at least the beginning of a record. What has been encrypted must leave,
+ * so it is asked before: else a write that finds no room could not be given up without harm. A
+ * socket that can be written has room for a third of its buffer, so it is asked only now and then.
+ */
+static bool room_locked(struct net_tls *t, size_t len)
+{
+    struct pollfd pfd = {.fd = t->sock->fd, .events = POLLOUT};
+
+    if (t->room < len) {
+        if (task_poll(&pfd, 1, TASK_NOW) == 0)
+            return false;
+        t->room = t->room_max;
+    }
+    t->room -= len < t->room ? (uint32_t)len : t->room;
+    return true;
+}
+
+/*
  * The socket may take a part of a record only. The rest leaves later, but the bytes in it have been
  * encrypted: they count as taken, all but the last, which is taken when the whole record has left.
  * So the caller goes on waiting for it, as with a plain socket.
@@ -372,6 +391,8 @@ static ssize_t send_locked(struct net_tls *t, struct pieces *p)
 
         if (len == 0)
             break;
+        if (!room_locked(t, len))
+            return done > 0 ? done : -EAGAIN;
         r = write_pieces_locked(t, p, &len);
         if (r < 0)
             return done > 0 ? done : r;
@@ -379,6 +400,7 @@ static ssize_t send_locked(struct net_tls *t, struct pieces *p)
         done += (ssize_t)len;
         if (atomic_load_explicit(&t->out_len, memory_order_relaxed) > 0) {
             t->owed = true;
+            t->room = 0;
             done--;
             return done > 0 ? done : -EAGAIN;
         }

@@ -26,6 +26,8 @@ struct net_tls {
     uint32_t out_begin;          /* mu */
     uint32_t out_cap;            /* mu */
     _Atomic uint32_t out_len;    /* mu; a hint for others */
+    uint32_t room;               /* mu: bytes that the socket takes without being asked again */
+    uint32_t room_max;           /* constant */
     int send_error;              /* mu: -errno of the socket's sending side; 0 */
     bool corked;                 /* mu: what OpenSSL sends is only collected */
     bool owed;                   /* mu: the last byte of a record in `out` was not told as taken */

@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include "support_tls.h"
+
 #include "conn/conn.h"
 
 #include <dirent.h>
@@ -90,6 +92,8 @@ void support_server_options(tws_server_options *opt, tws_connection_fn fn, void 
 
     tws_server_options_init(opt);
     choose_threads(opt);
+    if (support_tls_wanted())
+        opt->tls = support_tls_server();
     opt->listen = any_port;
     opt->listen_count = 1;
     opt->on_connection = fn;

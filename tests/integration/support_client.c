@@ -1,4 +1,5 @@
 #include "support.h"
+#include "support_tls.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -62,9 +63,9 @@ static int dial_tcp(const char *address)
 
 int client_dial(const char *address)
 {
-    if (strncmp(address, "unix:", 5) == 0)
-        return dial_unix(address + 5);
-    return dial_tcp(address);
+    int fd = strncmp(address, "unix:", 5) == 0 ? dial_unix(address + 5) : dial_tcp(address);
+
+    return fd >= 0 && support_tls_wanted() ? support_tls_bridge(fd) : fd;
 }
 
 size_t client_request(char *buf, size_t size, const char *headers)
