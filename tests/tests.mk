@@ -101,6 +101,16 @@ $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(OBJECTS_LIB)
 .SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
 -include $(TEST_OBJS:.o=.d)
 
+## tls-stress: 200 connections over TLS for a minute under TSan, each read by one thread and written by three
+TLS_STRESS := $(B)/tests/integration/conn_tls_stress_test
+.PHONY: tls-stress tls-stress-run
+tls-stress:
+	@scripts/deps.sh --quiet build test
+	@$(SUBMAKE) VARIANT=tsan tls-stress-run
+tls-stress-run: $(TLS_STRESS)
+	@for kind in kernel light; do echo "threads: $$kind"; \
+	  TWS_TEST_THREADS=$$kind TWS_STRESS_CONNECTIONS=200 TWS_STRESS_MS=60000 $< || exit 1; done
+
 include tests/autobahn/autobahn.mk
 include tests/fuzz/fuzz.mk
 include tests/threads/threads.mk
