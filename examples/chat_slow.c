@@ -1,6 +1,7 @@
 /* chat_slow.c: see chat_slow.h. */
 #include "chat_slow.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -55,9 +56,9 @@ bool slow_look(struct slow *s)
     char text[128];
     tws_queue_stats st;
     tws_queue_get_stats(s->conn, &st);
-    int len = snprintf(text, sizeof text, "{\"type\":\"slow\",\"waiting\":%llu,\"dropped\":%llu}",
-                       (unsigned long long)st.messages,
-                       (unsigned long long)(st.dropped_newest + st.dropped_oldest));
+    int len = snprintf(text, sizeof text,
+                       "{\"type\":\"slow\",\"waiting\":%" PRIu64 ",\"dropped\":%" PRIu64 "}",
+                       st.messages, st.dropped_newest + st.dropped_oldest);
     tws_writer_write(s->gate, text, (size_t)len);
     tws_err err = tws_writer_close(s->gate);
     s->gate = NULL;

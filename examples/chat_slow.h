@@ -2,8 +2,8 @@
  * chat_slow.h: a member that pretends to read slowly, so that the policy of its queue can be seen.
  *
  * A page cannot stop reading. So the server keeps the connection busy with a message that is open
- * for three seconds at a time: what is said meanwhile waits in the queue, which holds five. When the
- * three seconds are over the message ends, and tells what the queue has come to:
+ * for two seconds at a time: what is said meanwhile waits in the queue, which holds five. When the
+ * two seconds are over the message ends, and tells what the queue has come to:
  *
  *     {"type":"slow","waiting":N,"dropped":N}      then follows what has waited
  */
@@ -12,7 +12,7 @@
 
 #include <tws/conn.h>
 
-enum { SLOW_MS = 3000, SLOW_MESSAGES = 5 };
+enum { SLOW_MS = 2000, SLOW_MESSAGES = 5 };
 
 struct slow {
     tws_conn *conn;

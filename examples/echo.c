@@ -299,6 +299,23 @@ static tws_ms *timeout_of(struct settings *s, int option)
     }
 }
 
+/* The number that an option sets, or NULL. */
+static uint32_t *number_of(struct settings *s, int option)
+{
+    switch (option) {
+    case 'c':
+        return &s->server.max_connections;
+    case 'a':
+        return &s->server.max_per_address;
+    case 'R':
+        return &s->server.upgrade.conn.max_control_rate;
+    case 'r':
+        return &s->server.upgrade.conn.min_rate;
+    default:
+        return NULL;
+    }
+}
+
 /* The text that an option sets, or NULL. */
 static const char **text_of(struct settings *s, int option)
 {
@@ -345,6 +362,11 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         *timeout = (tws_ms)number(name, value, MAX_MS);
         return;
     }
+    uint32_t *count = number_of(s, option);
+    if (count != NULL) {
+        *count = (uint32_t)number(name, value, UINT32_MAX);
+        return;
+    }
     const char **text = text_of(s, option);
     if (text != NULL) {
         *text = value;
@@ -362,12 +384,6 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'm':
         s->server.upgrade.conn.max_message = number(name, value, INT64_MAX);
         break;
-    case 'c':
-        s->server.max_connections = (uint32_t)number(name, value, UINT32_MAX);
-        break;
-    case 'a':
-        s->server.max_per_address = (uint32_t)number(name, value, UINT32_MAX);
-        break;
     case 't':
         s->server.threads = (tws_threads)word(name, value, kinds);
         break;
@@ -379,12 +395,6 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         break;
     case 's':
         s->server.stack_size = (size_t)number(name, value, SIZE_MAX);
-        break;
-    case 'R':
-        s->server.upgrade.conn.max_control_rate = (uint32_t)number(name, value, UINT32_MAX);
-        break;
-    case 'r':
-        s->server.upgrade.conn.min_rate = (uint32_t)number(name, value, UINT32_MAX);
         break;
     case 'j':
         s->server.upgrade.conn.join_replies = false;

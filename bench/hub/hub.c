@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 #include <tws/tws.h>
 
-#include "support/crowd.h"
+#include "../../tests/support/crowd.h"
 
 struct settings {
     size_t healthy, mute, slow, size, publishers;
@@ -119,9 +120,8 @@ static double percentile_ms(const struct run *r, double share)
         if ((double)seen >= share * (double)total)
             break;
     }
-    return (double)((UINT64_C(1) << i / STEPS) +
-                    ((i % STEPS + 1) * (UINT64_C(1) << i / STEPS) / STEPS)) /
-           1000;
+    /* The upper end of the step, in microseconds. */
+    return ldexp(1 + (double)(i % STEPS + 1) / STEPS, (int)(i / STEPS)) / 1000;
 }
 
 static void hear(void *arg, size_t client, const uint8_t *data, size_t len)

@@ -9,7 +9,7 @@ $(B)/obj/bench/hub/hub.o $(B)/obj/tests/support/crowd.o: private ROOM_CPP := -It
 $(HUB_BENCH): $(B)/obj/bench/hub/hub.o $(B)/obj/tests/support/crowd.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -lm $(LIBS) -o $@
 
 ## bench-hub: a room in which a fifth of the members read nothing or little, under each policy (HUB_ARGS="--rate 200")
 bench-hub: $(HUB_BENCH)

@@ -140,6 +140,72 @@ static void test_payloads(void **state)
     party_close(&p);
 }
 
+/* ---- Forms ---- */
+
+struct forms {
+    tws_hub *hub;
+    _Atomic unsigned joined;
+};
+
+static void joins(tws_conn *c, void *arg)
+{
+    struct forms *f = arg;
+    tws_message m;
+
+    if (tws_hub_join(f->hub, c, "room") == TWS_OK)
+        atomic_fetch_add(&f->joined, 1);
+    while (!tws_err_is_final(tws_read_message(c, &m))) {
+    }
+}
+
+/* Members that get the same message plain, compressed, and compressed with a context of their own,
+ * on the server's side; and one, a client, that masks it. */
+static void test_forms(void **state)
+{
+    enum { CLIENTS = 6, MESSAGES = 20, LEN = 3000 };
+    tws_deflate_options deflate, takeover;
+    tws_server_options opt;
+    tws_dial_options dial;
+    struct support_server s;
+    struct forms f = {.joined = 0};
+    tws_conn *c[CLIENTS];
+    char url[200], text[LEN];
+
+    (void)state;
+    tws_deflate_options_init(&deflate);
+    tws_deflate_options_init(&takeover);
+    takeover.server_no_context_takeover = takeover.client_no_context_takeover = false;
+    assert_ok(tws_hub_new(&f.hub, NULL));
+    support_server_options(&opt, joins, &f);
+    opt.upgrade.deflate = &takeover;
+    support_server_start(&s, &opt);
+    snprintf(url, sizeof url, "ws://%s/", s.address);
+    for (int i = 0; i < CLIENTS; i++) {
+        tws_dial_options_init(&dial);
+        dial.deflate = i % 3 == 0 ? NULL : i % 3 == 1 ? &deflate : &takeover;
+        assert_ok(tws_dial(&c[i], url, &dial, NULL, NULL));
+    }
+    WAIT_FOR(atomic_load(&f.joined) == CLIENTS);
+    for (unsigned n = 0; n < MESSAGES; n++) {
+        tws_publish_result r;
+
+        support_fill(text, LEN, n);
+        assert_ok(tws_hub_publish_message(f.hub, "room", TWS_TEXT, text, LEN, NULL, &r));
+        assert_int_equal(accepted(&r), CLIENTS);
+        for (int i = 0; i < CLIENTS; i++) {
+            tws_message m;
+
+            assert_ok(tws_read_message(c[i], &m));
+            assert_int_equal(m.len, LEN);
+            assert_memory_equal(m.data, text, LEN);
+        }
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        tws_conn_unref(c[i]);
+    tws_server_free(s.server);
+    tws_hub_free(f.hub);
+}
+
 /* ---- From handlers and filters ---- */
 
 struct relay {
@@ -507,6 +573,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recipients),
         cmocka_unit_test(test_payloads),
+        cmocka_unit_test(test_forms),
         cmocka_unit_test(test_from_handlers),
         cmocka_unit_test(test_filter_may_not_publish),
         cmocka_unit_test(test_order_of_two),
