@@ -173,7 +173,8 @@ bool fake_read_request(int fd, struct fake_request *r)
     while (n + 1 < sizeof r->text && !strstr(r->text, "\r\n\r\n"))
         if (!receive_all(fd, r->text + n++, 1))
             return false;
-    if (sscanf(r->text, "GET %1023s HTTP/1.1", r->target) != 1)
+    if (sscanf(r->text, "GET %1023s HTTP/1.1", r->target) != 1 &&
+        sscanf(r->text, "CONNECT %1023s HTTP/1.1", r->target) != 1)
         return false;
     value = fake_header(r->text, "Host");
     snprintf(r->host, sizeof r->host, "%s", value ? value : "(none)");
