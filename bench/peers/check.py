@@ -21,7 +21,7 @@ import rawws
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-WORDS = {"echo", "broadcast", "tls", "deflate", "any-path"}
+WORDS = {"echo", "broadcast", "tls", "deflate", "deflate-same", "any-path"}
 START_SECONDS = 30
 STOP_SECONDS = 10
 REFUSE_SECONDS = 10

@@ -118,7 +118,8 @@ class Cell:
 
     def _start_server(self, port):
         bench, workload = self.bench, self.workload
-        env = self.peer.environment(bench.host, bench.tls if workload.tls else None, workload.deflate)
+        env = self.peer.environment(bench.host, bench.tls if workload.tls else None, workload.deflate,
+                                    workload.deflate_same)
         if procfs.tcp_listening(port):
             raise CellError(f"port {port} is taken by another program")
         self.server = bench.children.start(self.peer.name, bench.server_prefix + self.peer.start_argv(port),

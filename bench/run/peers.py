@@ -53,15 +53,17 @@ class Peer:
         return [str(self.script), "start", str(port), str(self.outdir)]
 
     @staticmethod
-    def environment(host, tls=None, deflate=False):
+    def environment(host, tls=None, deflate=False, deflate_same=False):
         """Environment for `start`."""
         env = dict(os.environ, PEER_HOST=host)
-        for name in ("TLS_CERT", "TLS_KEY", "DEFLATE"):
+        for name in ("TLS_CERT", "TLS_KEY", "DEFLATE", "DEFLATE_SAME"):
             env.pop(name, None)
         if tls:
             env["TLS_CERT"], env["TLS_KEY"] = (str(p) for p in tls)
         if deflate:
             env["DEFLATE"] = "1"
+        if deflate_same:
+            env["DEFLATE_SAME"] = "1"
         return env
 
 

@@ -53,6 +53,11 @@ class Workload:
         """permessage-deflate is negotiated."""
         return "deflate" in self.needs
 
+    @property
+    def deflate_same(self):
+        """With the same parameters everywhere instead of each library's own defaults."""
+        return "deflate-same" in self.needs
+
     def capped(self, connections):
         """The same with at most so many connections (for tests and small machines)."""
         if connections >= self.connections:
@@ -99,7 +104,11 @@ _VARIANTS = tuple(_variant(w, feature, title) for feature, title in
                   (("tls", "over TLS"), ("deflate", "with permessage-deflate"))
                   for w in _PLAIN if w.name in ("W1", "W2", "W3"))
 
-ALL = {w.name: w for w in _PLAIN + _VARIANTS}
+_SAME = tuple(replace(w, name=f"{w.name}-same", needs=w.needs | {"deflate-same"},
+                      title=f"{w.title}, level 1, no context takeover, from 512 bytes on")
+              for w in _VARIANTS if w.name == "W2-deflate")
+
+ALL = {w.name: w for w in _PLAIN + _VARIANTS + _SAME}
 
 QUICK_SET = ("W1", "W2", "W4")
 FULL_SET = tuple(ALL)

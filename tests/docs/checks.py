@@ -34,7 +34,7 @@ OPTION_SOURCES = {"build/examples/echo": "examples/echo.c", "build/examples/chat
                   "build/examples/cat": "examples/cat_options.c",
                   "build/bench/load": "bench/load/options_help.h", "build/bench/exporter": "bench/exporter/main.c"}
 # Their recipes do no more than print when make is asked to.
-DRY = re.compile(r"demo|top|bench(-full|-list|-report|-docs|-dashboard)?$")
+DRY = re.compile(r"demo|top|bench(-full|-list|-report|-docs|-dashboard|-deflate)?$")
 
 
 def read(path):

@@ -12,7 +12,7 @@ tws_has_option()
 PEER_FEATURES="echo any-path"
 if tws_has_option broadcast; then PEER_FEATURES="$PEER_FEATURES broadcast"; fi
 if tws_has_option tls-cert; then PEER_FEATURES="$PEER_FEATURES tls"; fi
-if tws_has_option deflate; then PEER_FEATURES="$PEER_FEATURES deflate"; fi
+if tws_has_option deflate; then PEER_FEATURES="$PEER_FEATURES deflate deflate-same"; fi # by its defaults
 
 peer_check()
 {

@@ -15,6 +15,19 @@ function createServer() {
   return http.createServer();
 }
 
+// Its own defaults, or what all servers are told to do for a comparison of the same.
+function deflate() {
+  if (process.env.DEFLATE !== '1' || process.env.DEFLATE_SAME !== '1') {
+    return process.env.DEFLATE === '1';
+  }
+  return {
+    serverNoContextTakeover: true,
+    clientNoContextTakeover: true,
+    threshold: 512,
+    zlibDeflateOptions: { level: 1 },
+  };
+}
+
 function echoServer(options) {
   const server = new WebSocketServer(options);
   server.on('connection', (socket) => {
@@ -45,7 +58,7 @@ function main() {
     console.error(`usage: ${process.argv[1]} HOST PORT`);
     process.exit(2);
   }
-  const options = { noServer: true, perMessageDeflate: process.env.DEFLATE === '1' };
+  const options = { noServer: true, perMessageDeflate: deflate() };
   const paths = { '/connect': echoServer(options), '/broadcast': broadcastServer(options) };
   const server = createServer();
   server.on('upgrade', (request, socket, head) => {
