@@ -96,7 +96,8 @@ TWS_API tws_err tws_group_new(tws_group **out, const tws_group_options *opt);
 TWS_API tws_err tws_group_spawn(tws_group *g, void (*fn)(void *arg), void *arg);
 
 /**
- * How many threads of the group have been spawned and have not ended.
+ * How many threads of the group have been spawned and have not ended, with those that the library
+ * runs for the connections dialled on them (writers of send queues, callbacks).
  *
  * @param g the group
  * @return the number.
