@@ -342,6 +342,52 @@ static void test_behind_open_writer(void **state)
     rig_close(&r);
 }
 
+/* ---- Inside callbacks ---- */
+
+struct chain {
+    tws_server *server;
+    _Atomic int left, drained;
+    _Atomic bool closed;
+};
+
+/* Queues the next message, tries what is not allowed, and closes after the last. */
+static void next_link(tws_conn *c, tws_err result, void *arg)
+{
+    struct chain *k = arg;
+
+    if (result) {
+        atomic_store(&k->left, -1);
+    } else if (atomic_fetch_sub(&k->left, 1) > 1) {
+        tws_write_async(c, TWS_BINARY, hello, 5, next_link, k);
+    } else {
+        atomic_store(&k->drained, tws_server_drain(k->server, 1));
+        tws_close(c, 1000, "enough");
+        atomic_store(&k->closed, true);
+    }
+}
+
+static void test_inside_callbacks(void **state)
+{
+    enum { LINKS = 100 };
+    struct chain k = {.server = NULL};
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    k.server = r.s.server;
+    atomic_store(&k.left, LINKS);
+    assert_ok(tws_write_async(r.conn, TWS_BINARY, hello, 5, next_link, &k));
+    for (int i = 0; i < LINKS; i++)
+        client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, hello, 5);
+    client_expect_close(&r.client, 1000, "enough");
+    client_send_close(&r.client, 1000, NULL);
+    client_close(&r.client);
+    WAIT_FOR(atomic_load(&k.closed));
+    assert_int_equal(atomic_load(&k.left), 0);
+    assert_err((tws_err)atomic_load(&k.drained), TWS_ERR_STATE);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_mixed_resident),
         cmocka_unit_test(test_mixed_none),
         cmocka_unit_test(test_behind_open_writer),
+        cmocka_unit_test(test_inside_callbacks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
