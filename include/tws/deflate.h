@@ -92,7 +92,7 @@ TWS_API tws_err tws_set_compression(tws_conn *c, tws_compression mode);
  * @param mode how, for this message
  * @param data the payload; may be NULL when len is 0
  * @param len bytes
- * @return as tws_write_message(); TWS_ERR_MEMORY when there is none to compress with.
+ * @return as tws_write_message(). Without memory to compress with, it leaves uncompressed.
  * Threads: any.
  * Ownership: data stays the caller's.
  * RFC: 7692 7.2.1

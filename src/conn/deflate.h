@@ -64,7 +64,7 @@ bool conn_deflate_ordered(const tws_conn *c);
 /*
  * Compresses one message. TWS_OK also when d->data is NULL, because it did not get smaller
  * and there is a threshold;
- * TWS_ERR_MEMORY: nothing has changed.
+ * TWS_ERR_MEMORY: d->data is NULL too, and the message may be sent as it is.
  * When conn_deflate_ordered(): caller has the writer's role and sends the result before it gives
  * that back; else it calls conn_deflate_reset().
  */

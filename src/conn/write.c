@@ -112,10 +112,10 @@ static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoi
     struct conn_outgoing *o = &out;
     struct conn_deflated d;
     struct iovec iov;
-    tws_err err = conn_deflate_message_as(c, mode, o->iov, o->count, &d);
+    tws_err err = TWS_OK;
 
-    if (err)
-        return err;
+    /* Without memory to compress with, it leaves as it is. */
+    conn_deflate_message_as(c, mode, o->iov, o->count, &d);
     take_deflated(o, &d, &iov);
     if (!try_hold(c, o))
         err = conn_write_frame(c, o, CONN_TURN_DATA);
@@ -134,16 +134,14 @@ static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outg
 
     if (err)
         return err;
-    err = conn_deflate_message_as(c, mode, o->iov, o->count, &d);
-    if (!err) {
-        take_deflated(o, &d, &iov);
-        if (!may_hold(c, o) || !hold_reply(c, o)) {
-            err = conn_send_frame(c, &o->frame, o->iov, o->count, 0, CONN_TURN_DATA, &w);
-            if (!err)
-                count_written(c, o);
-            else
-                conn_deflate_reset(c);
-        }
+    conn_deflate_message_as(c, mode, o->iov, o->count, &d);
+    take_deflated(o, &d, &iov);
+    if (!may_hold(c, o) || !hold_reply(c, o)) {
+        err = conn_send_frame(c, &o->frame, o->iov, o->count, 0, CONN_TURN_DATA, &w);
+        if (!err)
+            count_written(c, o);
+        else
+            conn_deflate_reset(c);
     }
     conn_turn_give(c);
     conn_deflated_free(c->env, &d);

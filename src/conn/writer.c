@@ -131,6 +131,32 @@ static tws_err writer_fragment(tws_writer *w, const void *data, size_t len, bool
     return err;
 }
 
+/* ---- Uncompressed ---- */
+
+static tws_err writer_append(tws_writer *w, const uint8_t *data, size_t len)
+{
+    tws_err err;
+
+    while (len > 0) {
+        size_t room = WRITER_FRAGMENT - w->fill;
+        size_t n = len < room ? len : room;
+
+        if (w->fill == 0 && len >= WRITER_FRAGMENT)
+            return writer_fragment(w, data, len, false);
+        memcpy(w->buf + w->fill, data, n);
+        w->fill += n;
+        data += n;
+        len -= n;
+        if (w->fill == WRITER_FRAGMENT) {
+            err = writer_fragment(w, w->buf, w->fill, false);
+            if (err)
+                return err;
+            w->fill = 0;
+        }
+    }
+    return TWS_OK;
+}
+
 /* ---- Compressed ---- */
 
 /*
@@ -175,7 +201,6 @@ static tws_err writer_begin_packing(tws_writer *w)
             base_pool_put(pool, buf);
         return TWS_ERR_MEMORY;
     }
-    w->gathering = false;
     w->buf = buf;
     w->fill = 0;
     err = writer_pack(w, gathered, len, Z_NO_FLUSH);
@@ -194,7 +219,10 @@ static tws_err writer_compress(tws_writer *w, const uint8_t *data, size_t len)
             w->fill += len;
             return TWS_OK;
         }
+        w->gathering = false;
         err = writer_begin_packing(w);
+        if (err && !w->packer) /* no memory: it leaves as it is */
+            return writer_append(w, data, len);
     }
     while (!err && len > 0) {
         size_t n = len < UINT32_MAX / 2 ? len : UINT32_MAX / 2;
@@ -213,31 +241,7 @@ static tws_err writer_pack_end(tws_writer *w)
     return err ? err : writer_fragment(w, w->buf, w->fill - CODEC_TAIL_SIZE, true);
 }
 
-/* ---- Uncompressed ---- */
-
-static tws_err writer_append(tws_writer *w, const uint8_t *data, size_t len)
-{
-    tws_err err;
-
-    while (len > 0) {
-        size_t room = WRITER_FRAGMENT - w->fill;
-        size_t n = len < room ? len : room;
-
-        if (w->fill == 0 && len >= WRITER_FRAGMENT)
-            return writer_fragment(w, data, len, false);
-        memcpy(w->buf + w->fill, data, n);
-        w->fill += n;
-        data += n;
-        len -= n;
-        if (w->fill == WRITER_FRAGMENT) {
-            err = writer_fragment(w, w->buf, w->fill, false);
-            if (err)
-                return err;
-            w->fill = 0;
-        }
-    }
-    return TWS_OK;
-}
+/* ---- The caller's ---- */
 
 tws_err tws_writer_write(tws_writer *w, const void *data, size_t len)
 {

@@ -60,9 +60,21 @@ static void options(tws_server_options *opt, tws_deflate_options *d, tws_allocat
 static bool talk(struct client *c, struct peer_deflate *p, const void *data, size_t len,
                  size_t frames)
 {
+    static uint8_t packed[70000], wire[70000];
+    size_t n = peer_deflate(p, packed, data, len), size = 0;
     struct client_frame f = {.fin = false};
 
-    client_send_deflated(c, p, CLIENT_TEXT, data, len, frames);
+    for (size_t i = 0, done = 0; i < frames; i++) {
+        size_t part = i + 1 == frames ? n - done : n / frames;
+
+        size += client_frame(wire + size,
+                             (i == 0 ? CLIENT_TEXT | CLIENT_RSV1 : CLIENT_CONT) |
+                                 (i + 1 == frames ? CLIENT_FIN : 0u),
+                             packed + done, part);
+        done += part;
+    }
+    if (!client_send_bytes(c->fd, wire, size))
+        return false;
     do
         if (client_try_next(c, &f) != 1 || f.opcode >= CLIENT_CLOSE)
             return false;
@@ -113,8 +125,8 @@ static void busy_handler(tws_conn *c, void *arg)
     (void)arg;
     while (tws_read_message(c, &m) == TWS_OK) {
         if (m.len < 50000) {
-            if (tws_write_message(c, m.opcode, m.data, m.len) == TWS_ERR_MEMORY)
-                tws_close_start(c, TWS_CLOSE_INTERNAL_ERROR, NULL);
+            if (tws_write_message(c, m.opcode, m.data, m.len) != TWS_OK)
+                break;
         } else if (tws_next_writer(c, m.opcode, &w) == TWS_OK) {
             tws_writer_write(w, m.data, m.len);
             if (tws_writer_close(w) != TWS_OK)
