@@ -137,7 +137,8 @@ TWS_API tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n);
 /**
  * Sends one message as one frame and waits until the system has taken all of it.
  *
- * Messages of several threads go out whole, one after the other. A message that could not be begun
+ * Messages of several threads go out whole, one after the other, and after those that were queued
+ * before by tws_write_async(). A message that could not be begun
  * within the write timeout was not sent at all (TWS_ERR_TIMEOUT) and the connection goes on; one
  * that was stopped inside the frame ends the connection (TWS_ERR_STALLED).
  *
@@ -277,7 +278,8 @@ TWS_API tws_err tws_pong(tws_conn *c, const void *data, size_t len);
  *
  * A handler need not call it: when it returns, the library closes with 1000.
  *
- * A write that waits for the peer counts as stuck, also before its first byte.
+ * A write that waits for the peer counts as stuck, also before its first byte. Messages of
+ * tws_write_async() are not stuck but waited for: see queue.h.
  *
  * @param c the connection
  * @param code 1000 to 1003, 1007 to 1014, 3000 to 4999; or 0 (or 1005) for a close frame without code
