@@ -22,7 +22,7 @@ with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 
 # Drivers of a server, and programs with a raw client, that run once more over TLS, with each kind of thread. Left
 # out are programs that count what fits into a socket.
-TLS_TOO := cases_frames.py cases_handshake.py cases_resources.py cases_websockets.py \
+TLS_TOO := cases_%.py \
 	$(addsuffix _test,conn_close conn_join conn_peer_close conn_races conn_read conn_stream conn_stress)
 with_tls = $(call with_light,$(1)) $(foreach k,tls tls-light,$(addsuffix @$(k),\
 	$(filter $(addprefix %tests/integration/,$(TLS_TOO)),$(1))))

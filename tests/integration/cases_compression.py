@@ -16,14 +16,14 @@ class DeflateCase(ServerCase):
 
     def agreed(self, *offers, **options):
         """A client that has agreed on compression."""
-        client = DeflateClient(self.server.address)
+        client = DeflateClient(self.server.address, secure=self.server.secure)
         self.addCleanup(client.close)
         self.assertIsNotNone(client.agree(*(offers or (OFFER,)), **options))
         return client
 
     def declined(self, *offers):
         """A client whose offers the server turned down; it talks uncompressed, which is tried."""
-        client = DeflateClient(self.server.address)
+        client = DeflateClient(self.server.address, secure=self.server.secure)
         self.addCleanup(client.close)
         self.assertIsNone(client.agree(*offers))
         client.echo(WORDS * 100)

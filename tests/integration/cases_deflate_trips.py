@@ -8,6 +8,7 @@ import unittest
 import websockets
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
+import _tls
 from _deflate import RSV1, DeflateClient, cut
 from _examples import PATIENCE, quiet_loop
 from _rawclient import BINARY, PING, PONG, TEXT, Frame, frame
@@ -75,7 +76,7 @@ class Trips(ServerCase):
         for wishes in self.SERVERS:
             server = self.start(f"--deflate={wishes}")
             for offer in self.OFFERS:
-                with self.subTest(server=wishes, offer=offer), DeflateClient(server.address) as client:
+                with self.subTest(server=wishes, offer=offer), DeflateClient(server.address, secure=server.secure) as client:
                     terms = client.agree(offer, level=rng.randrange(10), memory=rng.randrange(1, 10))
                     self.assertIsNotNone(terms)
                     for _ in range(MESSAGES):
@@ -87,7 +88,7 @@ class Trips(ServerCase):
         """A sender may end its stream inside a message: the next begins with a new one."""
         rng = random.Random(1951)
         for offer in ("", "client_no_context_takeover"):
-            with DeflateClient(self.server.address) as client:
+            with DeflateClient(self.server.address, secure=self.server.secure) as client:
                 client.agree(offer)
                 for _ in range(20):
                     data = some_text(rng, 300).encode()
@@ -109,9 +110,11 @@ class Websockets(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         quiet_loop()
 
-    async def trips(self, address, factory, rng):
+    async def trips(self, server, factory, rng):
         extensions = [ClientPerMessageDeflateFactory(**factory)]
-        async with websockets.connect(f"ws://{address}/", compression=None, extensions=extensions, max_size=None,
+        trust = _tls.client_context() if server.secure else None
+        url = f"{'wss' if trust else 'ws'}://{server.address}/"
+        async with websockets.connect(url, ssl=trust, compression=None, extensions=extensions, max_size=None,
                                       open_timeout=PATIENCE, close_timeout=PATIENCE) as client:
             self.assertEqual([extension.name for extension in client.extensions], ["permessage-deflate"])
             for _ in range(MESSAGES):
@@ -127,7 +130,7 @@ class Websockets(unittest.IsolatedAsyncioTestCase):
         rng = random.Random(6455)
         for wishes in Trips.SERVERS[:4]:
             server = Server(self, f"--deflate={wishes}", *kind_options())
-            await asyncio.gather(*(self.trips(server.address, factory, random.Random(rng.random()))
+            await asyncio.gather(*(self.trips(server, factory, random.Random(rng.random()))
                                    for factory in self.FACTORIES))
             await asyncio.to_thread(server.end_well)
 
