@@ -22,10 +22,10 @@ with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 
 # Drivers of a server, and programs with a raw client, that run once more over TLS, with each kind of thread. Left
 # out are programs that count what fits into a socket.
-TLS_TOO := cases_%.py \
-	$(addsuffix _test,conn_close conn_join conn_peer_close conn_races conn_read conn_stream conn_stress)
+TLS_TOO := tests/integration/cases_%.py \
+	$(addprefix %tests/integration/,$(addsuffix _test,conn_close conn_join conn_peer_close conn_races conn_read conn_stream conn_stress))
 with_tls = $(call with_light,$(1)) $(foreach k,tls tls-light,$(addsuffix @$(k),\
-	$(filter $(addprefix %tests/integration/,$(TLS_TOO)),$(1))))
+	$(filter $(TLS_TOO),$(1))))
 
 # Programs that make no second thread: TSan has nothing to see in them.
 TSAN_SKIP := $(filter tests/unit/wire_%,$(TEST_SRCS))
