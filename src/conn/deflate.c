@@ -130,27 +130,32 @@ enum outcome { PACKED, NOT_SMALLER, NO_MEMORY };
 static bool sink_first(struct sink *out)
 {
     struct conn_deflated *d = out->d;
+    uint8_t *base = base_pool_get(&out->env->buffers);
 
-    d->data = base_pool_get(&out->env->buffers);
+    if (!base)
+        return false;
+    d->data = base + CONN_DEFLATED_ROOM;
     d->pooled = true;
-    d->cap = CONN_BUFFER;
-    return d->data != NULL;
+    d->cap = CONN_BUFFER - CONN_DEFLATED_ROOM;
+    return true;
 }
 
 static bool sink_grow(struct sink *out)
 {
     struct conn_deflated *d = out->d;
     size_t cap = d->cap * 2 < out->max ? d->cap * 2 : out->max;
-    uint8_t *data = base_resize(out->env->allocator, d->pooled ? NULL : d->data, cap);
+    uint8_t *old = d->data - CONN_DEFLATED_ROOM;
+    uint8_t *base =
+        base_resize(out->env->allocator, d->pooled ? NULL : old, cap + CONN_DEFLATED_ROOM);
 
-    if (!data)
+    if (!base)
         return false;
     if (d->pooled) {
-        memcpy(data, d->data, d->len);
-        base_pool_put(&out->env->buffers, d->data);
+        memcpy(base + CONN_DEFLATED_ROOM, d->data, d->len);
+        base_pool_put(&out->env->buffers, old);
         d->pooled = false;
     }
-    d->data = data;
+    d->data = base + CONN_DEFLATED_ROOM;
     d->cap = cap;
     return true;
 }
@@ -267,9 +272,9 @@ void conn_deflate_count(tws_conn *c, const struct conn_deflated *d)
 void conn_deflated_free(struct conn_env *env, struct conn_deflated *d)
 {
     if (d->data && d->pooled)
-        base_pool_put(&env->buffers, d->data);
-    else
-        base_free(env->allocator, d->data);
+        base_pool_put(&env->buffers, d->data - CONN_DEFLATED_ROOM);
+    else if (d->data)
+        base_free(env->allocator, d->data - CONN_DEFLATED_ROOM);
     d->data = NULL;
     d->len = d->cap = 0;
 }

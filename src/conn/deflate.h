@@ -46,6 +46,9 @@ size_t conn_deflate_size(void);
 
 /* ---- Messages ---- */
 
+/* Free bytes in front of compressed data, for a frame header. */
+#define CONN_DEFLATED_ROOM 16
+
 /* A message's compressed payload, without the last four bytes (RFC 7692 7.2.1). */
 struct conn_deflated {
     uint8_t *data; /* NULL: the message is to be sent as it is */

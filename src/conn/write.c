@@ -103,6 +103,7 @@ static void take_deflated(struct conn_outgoing *o, const struct conn_deflated *d
     o->count = 1;
     o->frame.len = d->len;
     o->frame.rsv = WIRE_RSV1;
+    o->room = CONN_DEFLATED_ROOM;
     o->as = d;
 }
 
@@ -137,7 +138,7 @@ static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outg
     conn_deflate_message_as(c, mode, o->iov, o->count, &d);
     take_deflated(o, &d, &iov);
     if (!may_hold(c, o) || !hold_reply(c, o)) {
-        err = conn_send_frame(c, &o->frame, o->iov, o->count, 0, CONN_TURN_DATA, &w);
+        err = conn_send_frame(c, &o->frame, o->iov, o->count, o->room, CONN_TURN_DATA, &w);
         if (!err)
             count_written(c, o);
         else
