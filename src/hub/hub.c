@@ -128,7 +128,7 @@ size_t tws_hub_each(tws_hub *h, const char *room, tws_hub_member_fn fn, void *ar
     if (!r)
         return 0;
     mark = room_mark(r);
-    for (size_t index = 0; go_on && room_copy(r, index, slots, &n); index++) {
+    for (size_t index = 0; go_on && room_copy(r, index, ROOM_REF, slots, &n); index++) {
         for (size_t i = 0; i < n; i++) {
             if (go_on && slots[i].since <= mark) {
                 visited++;

@@ -156,7 +156,16 @@ uint64_t room_mark(struct hub_room *r)
     return seq;
 }
 
-bool room_copy(struct hub_room *r, size_t index, struct room_slot *slots, size_t *count)
+static bool hold_conn(tws_conn *c, enum room_hold hold)
+{
+    if (hold == ROOM_REF)
+        return conn_try_ref(c);
+    conn_keep(c);
+    return true;
+}
+
+bool room_copy(struct hub_room *r, size_t index, enum room_hold hold, struct room_slot *slots,
+               size_t *count)
 {
     bool there;
     size_t n = 0;
@@ -168,8 +177,7 @@ bool room_copy(struct hub_room *r, size_t index, struct room_slot *slots, size_t
 
         for (uint64_t left = k->used; left; left &= left - 1) {
             slots[n] = k->slots[__builtin_ctzll(left)];
-            /* One whose last reference has just gone is about to leave. */
-            if (conn_try_ref(slots[n].conn))
+            if (hold_conn(slots[n].conn, hold))
                 n++;
         }
     }

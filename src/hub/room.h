@@ -83,11 +83,16 @@ size_t room_members(struct hub_room *r);
 /* A place in the room's order, for one who looks at all members: those who join later come after. */
 uint64_t room_mark(struct hub_room *r);
 
-/*
- * Copies out chunk number `index` with a reference on each connection, into ROOM_CHUNK slots; sets
- * how many. False: there is no such chunk.
- */
-bool room_copy(struct hub_room *r, size_t index, struct room_slot *slots, size_t *count);
+/* What keeps those that are copied out. */
+enum room_hold {
+    ROOM_KEEP, /* conn_keep(): nothing but memory, so that giving it up never ends a connection */
+    ROOM_REF /* a caller's reference; one whose last has just gone is about to leave, and left out */
+};
+
+/* Copies out chunk number `index` into ROOM_CHUNK slots; sets how many. False: there is no such
+ * chunk. */
+bool room_copy(struct hub_room *r, size_t index, enum room_hold hold, struct room_slot *slots,
+               size_t *count);
 
 /* Takes a place in the order. True: the caller leads. False: p has been served. */
 bool room_line_up(struct hub_room *r, struct room_publish *p);

@@ -56,7 +56,7 @@ static void chunk_deliver(const struct hub_work *w, const struct room_slot *slot
 {
     for (size_t i = 0; i < n; i++) {
         member_deliver(w, &slots[i], share);
-        tws_conn_unref(slots[i].conn);
+        conn_drop(slots[i].conn);
     }
 }
 
@@ -65,7 +65,7 @@ static void work_on(struct hub_work *w, struct share *share)
     struct room_slot slots[ROOM_CHUNK];
     size_t n;
 
-    while (room_copy(w->room, atomic_fetch_add(&w->cursor, 1), slots, &n)) {
+    while (room_copy(w->room, atomic_fetch_add(&w->cursor, 1), ROOM_KEEP, slots, &n)) {
         chunk_deliver(w, slots, n, share);
         task_yield();
     }

@@ -54,7 +54,7 @@ static void look(struct hub_room *r, struct guest *g)
 
     for (int i = 0; i < CROWD; i++)
         g[i].seen = 0;
-    for (size_t at = 0; room_copy(r, at, slots, &n); at++) {
+    for (size_t at = 0; room_copy(r, at, ROOM_REF, slots, &n); at++) {
         for (size_t i = 0; i < n; i++) {
             for (int k = 0; k < CROWD; k++)
                 g[k].seen += g[k].conn == slots[i].conn;
@@ -143,12 +143,16 @@ static void test_last_reference(void **state)
     (void)state;
     assert_true(room_enter(r, a, &slot) && room_enter(r, b, &slot));
     assert_int_equal(atomic_fetch_sub(&a->refs, 1), 1);
-    assert_true(room_copy(r, 0, slots, &n));
+    assert_true(room_copy(r, 0, ROOM_REF, slots, &n));
     assert_int_equal(n, 1);
     assert_ptr_equal(slots[0].conn, b);
     assert_int_equal(atomic_load(&a->refs), 0);
     assert_int_equal(atomic_load(&b->refs), 2);
-    assert_false(room_copy(r, 1, slots, &n));
+    assert_true(room_copy(r, 0, ROOM_KEEP, slots, &n)); /* a publisher meets it all the same */
+    assert_int_equal(n, 2);
+    assert_true(atomic_load(&a->refs) > 0);
+    assert_int_equal((uint32_t)atomic_load(&a->refs), 0);
+    assert_false(room_copy(r, 1, ROOM_REF, slots, &n));
     assert_int_equal(n, 0);
     room_free(r);
     free(a);
@@ -170,7 +174,7 @@ static void test_since(void **state)
     assert_int_equal(room_batch(r, list), 1);
     room_served(r, list, 1);
     assert_true(room_line_up(r, &second));
-    assert_true(room_copy(r, 0, slots, &n));
+    assert_true(room_copy(r, 0, ROOM_REF, slots, &n));
     assert_int_equal(n, 1);
     assert_true(first.seq < slots[0].since && slots[0].since <= second.seq);
     assert_int_equal(room_batch(r, list), 1);
