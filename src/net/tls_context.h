@@ -77,17 +77,18 @@ struct tls_sessions {
     uint64_t stamp; /* mu */
     struct tls_session {
         char *name; /* NULL: free */
-        SSL_SESSION *session;
+        unsigned char *data;
+        size_t len;
+        bool once;         /* may be used once only */
         uint64_t stamp;    /* the oldest goes first */
     } slots[TLS_SESSIONS]; /* mu */
 };
 
 void tls_sessions_init(struct tls_sessions *t);
 void tls_sessions_clear(struct tls_sessions *t, const tws_allocator *a);
-/* Takes over the reference on session. */
 void tls_sessions_put(struct tls_sessions *t, const tws_allocator *a, const char *name,
                       SSL_SESSION *session);
-/* With a reference; NULL: none. */
+/* A copy of the caller's own; NULL: none. */
 SSL_SESSION *tls_sessions_take(struct tls_sessions *t, const tws_allocator *a, const char *name);
 
 /* ---- tls_context.c ---- */

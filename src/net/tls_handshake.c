@@ -92,10 +92,9 @@ int tls_on_session(SSL *ssl, SSL_SESSION *session)
 {
     struct net_tls *t = tls_of(ssl);
 
-    if (!t->set || !t->set->sessions || !t->name || !SSL_SESSION_is_resumable(session))
-        return 0;
-    tls_sessions_put(t->set->sessions, t->set->allocator, t->name, session);
-    return 1;
+    if (t->set && t->set->sessions && t->name && SSL_SESSION_is_resumable(session))
+        tls_sessions_put(t->set->sessions, t->set->allocator, t->name, session);
+    return 0; /* we keep no reference */
 }
 
 /* ---- Beginning ---- */

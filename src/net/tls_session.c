@@ -1,4 +1,5 @@
-/* Sessions that a client may resume, by the name that was verified when they began. */
+/* Sessions that a client may resume, by the name that was verified when they began. Kept as bytes, so
+ * that no object of OpenSSL is shared by threads. */
 #include "net/tls_context.h"
 
 #include "base/alloc.h"
@@ -11,10 +12,13 @@ void tls_sessions_init(struct tls_sessions *t)
     pthread_mutex_init(&t->mu, NULL);
 }
 
+/* There are keys in it. */
 static void slot_clear(struct tls_session *s, const tws_allocator *a)
 {
+    if (s->data)
+        OPENSSL_cleanse(s->data, s->len);
+    base_free(a, s->data);
     base_free(a, s->name);
-    SSL_SESSION_free(s->session);
     memset(s, 0, sizeof *s);
 }
 
@@ -46,20 +50,26 @@ static struct tls_session *oldest_locked(struct tls_sessions *t)
 void tls_sessions_put(struct tls_sessions *t, const tws_allocator *a, const char *name,
                       SSL_SESSION *session)
 {
-    char *copy = base_strdup(a, name);
+    int len = i2d_SSL_SESSION(session, NULL);
+    struct tls_session fresh = {.name = base_strdup(a, name),
+                                .data = len > 0 ? base_alloc(a, (size_t)len) : NULL,
+                                .len = len > 0 ? (size_t)len : 0};
     struct tls_session *slot;
+    unsigned char *at = fresh.data;
 
-    if (!copy) { /* the next handshake is a whole one, then */
-        SSL_SESSION_free(session);
+    if (!fresh.name || !fresh.data) { /* the next handshake is a whole one, then */
+        slot_clear(&fresh, a);
         return;
     }
+    i2d_SSL_SESSION(session, &at);
+    /* Used twice, a ticket of TLS 1.3 would let an observer tie two connections together. */
+    fresh.once = SSL_SESSION_get_protocol_version(session) >= TLS1_3_VERSION;
     pthread_mutex_lock(&t->mu);
     slot = find_locked(t, name);
     if (!slot)
         slot = oldest_locked(t);
     slot_clear(slot, a);
-    slot->name = copy;
-    slot->session = session;
+    *slot = fresh;
     slot->stamp = ++t->stamp;
     pthread_mutex_unlock(&t->mu);
 }
@@ -72,10 +82,10 @@ SSL_SESSION *tls_sessions_take(struct tls_sessions *t, const tws_allocator *a, c
     pthread_mutex_lock(&t->mu);
     slot = find_locked(t, name);
     if (slot) {
-        session = slot->session;
-        SSL_SESSION_up_ref(session);
-        /* Used twice, a ticket of TLS 1.3 would let an observer tie two connections together. */
-        if (SSL_SESSION_get_protocol_version(session) >= TLS1_3_VERSION)
+        const unsigned char *at = slot->data;
+
+        session = d2i_SSL_SESSION(NULL, &at, (long)slot->len);
+        if (slot->once)
             slot_clear(slot, a);
     }
     pthread_mutex_unlock(&t->mu);

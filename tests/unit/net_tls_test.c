@@ -68,8 +68,6 @@ static bool await_now(struct net_stream *st)
     return net_stream_await(st, TASK_NOW, 0) == 0;
 }
 
-/* ---- The ordinary ---- */
-
 static void a_message_goes_both_ways(void **state)
 {
     struct pair p;
@@ -91,7 +89,7 @@ static void a_message_goes_both_ways(void **state)
     pair_close(&p);
 }
 
-/* What other code left in this thread's error queue is not taken for a failure. */
+/* What other code left in this thread's error queue is no failure. */
 static void others_errors_do_no_harm(void **state)
 {
     struct pair p;
