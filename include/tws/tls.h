@@ -6,6 +6,7 @@
  *
  *     tws_tls_certificate cert = {.cert_file = "fullchain.pem", .key_file = "privkey.pem"};
  *     tws_tls_server_options t;
+ *     tws_error error;
  *     tws_tls_server_options_init(&t);
  *     t.certificates = &cert, t.certificate_count = 1;
  *     if (tws_tls_server_new(&opt.tls, &t, &error) != TWS_OK)
