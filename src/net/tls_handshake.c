@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define NAME_MAX_LEN 253
@@ -36,6 +37,21 @@ static struct tls_set *ask_application(struct net_tls *t)
     return other && other->settings.server ? tls_set_get(other) : NULL;
 }
 
+/*
+ * Tickets are opened with the first context's keys, whatever name they were given for: one from a name
+ * that asks for no client certificate would do for a name that requires one.
+ */
+static bool resumes_another(SSL *ssl, SSL_CTX *ctx, const char *name)
+{
+    const char *began = NULL;
+
+    if (!SSL_session_reused(ssl) || SSL_CTX_get_verify_mode(ctx) == SSL_VERIFY_NONE)
+        return false;
+    began = SSL_SESSION_get0_hostname(SSL_get_session(ssl));
+    return began && name ? strcasecmp(began, name) != 0 : began != name;
+}
+
+/* Once, or twice when the first ClientHello has to be repeated (RFC 8446 4.1.4). */
 int tls_on_name(SSL *ssl, int *alert, void *arg)
 {
     struct net_tls *t = tls_of(ssl);
@@ -43,7 +59,7 @@ int tls_on_name(SSL *ssl, int *alert, void *arg)
     SSL_CTX *ctx;
 
     (void)arg;
-    if (!t->set || t->other)
+    if (!t->set)
         return SSL_TLSEXT_ERR_NOACK;
     if (name && !t->name) {
         t->name = lower_copy(t->allocator, name);
@@ -52,8 +68,16 @@ int tls_on_name(SSL *ssl, int *alert, void *arg)
             return SSL_TLSEXT_ERR_ALERT_FATAL;
         }
     }
-    t->other = ask_application(t);
+    if (!t->other)
+        t->other = ask_application(t);
     ctx = tls_set_choose(t->other ? t->other : t->set, t->name);
+    if (t->shared->settings.on_sni && resumes_another(ssl, ctx, t->name)) {
+        tls_note_locked(t, 0,
+                        "the client resumed a session of another name, and this one asks for its "
+                        "certificate");
+        *alert = SSL_AD_HANDSHAKE_FAILURE;
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    }
     if (ctx != SSL_get_SSL_CTX(ssl)) {
         SSL_set_SSL_CTX(ssl, ctx);
         SSL_set_verify(ssl, SSL_CTX_get_verify_mode(ctx), SSL_CTX_get_verify_callback(ctx));

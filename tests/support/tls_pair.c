@@ -130,7 +130,7 @@ void pair_close(struct pair *p)
 
 /* ---- OpenSSL alone ---- */
 
-void raw_open(struct raw *r, struct end *server, tws_tls *tls, int version)
+void raw_start(struct raw *r, struct end *server, tws_tls *tls, int version)
 {
     int fds[2];
 
@@ -147,6 +147,11 @@ void raw_open(struct raw *r, struct end *server, tws_tls *tls, int version)
         SSL_CTX_set_max_proto_version(r->ctx, version);
     r->ssl = SSL_new(r->ctx);
     SSL_set_fd(r->ssl, r->fd);
+}
+
+void raw_open(struct raw *r, struct end *server, tws_tls *tls, int version)
+{
+    raw_start(r, server, tls, version);
     assert_int_equal(SSL_connect(r->ssl), 1);
     assert_int_equal(end_join(server), 0);
 }

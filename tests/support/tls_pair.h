@@ -55,6 +55,8 @@ struct raw {
 /* server: our end, plain; its handshake runs meanwhile. version 0: any. The test fails when it does
  * not succeed. */
 void raw_open(struct raw *r, struct end *server, tws_tls *tls, int version);
+/* The same without the client's handshake; end_join() when that is done. */
+void raw_start(struct raw *r, struct end *server, tws_tls *tls, int version);
 void raw_close(struct raw *r);
 
 /* ---- Bytes ---- */

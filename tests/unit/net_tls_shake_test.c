@@ -260,6 +260,68 @@ static void a_session_is_for_one_name(void **state)
     pki_free(&two);
 }
 
+/* A client's handshake for a name, with a session of before; what became of the server's. */
+static int shake_for(tws_tls *server, const char *name, SSL_SESSION *before, SSL_SESSION **after)
+{
+    struct end end;
+    struct raw raw;
+    char x;
+    int r;
+
+    raw_start(&raw, &end, server, TLS1_3_VERSION);
+    SSL_set_tlsext_host_name(raw.ssl, name);
+    if (before)
+        SSL_set_session(raw.ssl, before);
+    SSL_connect(raw.ssl); /* done before the server has judged */
+    r = end_join(&end);
+    if (r == 0) {
+        assert_int_equal(SSL_session_reused(raw.ssl), before != NULL);
+        assert_int_equal(pair_send(&end.st, "x", 1), 0); /* tickets come before it */
+        assert_int_equal(SSL_read(raw.ssl, &x, 1), 1);
+        *after = SSL_get1_session(raw.ssl);
+        SSL_set_shutdown(raw.ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+    } else {
+        assert_in(end.error.text, "session of another name");
+    }
+    raw_close(&raw);
+    net_stream_close(&end.st);
+    return r;
+}
+
+static tws_tls *inner_for_special(const char *name, void *inner)
+{
+    return name && strcmp(name, "special.test") == 0 ? inner : NULL;
+}
+
+/* A ticket of a name that asks for no certificate does not spare it where one is required. (In TLS 1.2
+ * a session brings its name along, and that is the one the server goes by.) */
+static void a_session_does_not_stand_in_for_a_certificate(void **state)
+{
+    tws_tls_certificate c;
+    tws_tls_server_options so;
+    tws_tls_client_options co;
+    tws_tls *server, *inner;
+    SSL_SESSION *first = NULL, *second = NULL;
+
+    (void)state;
+    options(&so, &c, &co);
+    so.client_auth = TWS_CLIENT_AUTH_REQUIRE;
+    so.client_ca_pem = ca.cert;
+    so.client_ca_pem_len = strlen(ca.cert);
+    inner = pair_server_with(&so);
+    options(&so, &c, &co);
+    so.on_sni = inner_for_special;
+    so.sni_arg = inner;
+    server = pair_server_with(&so);
+    assert_int_equal(shake_for(server, "server.test", NULL, &first), 0);
+    assert_int_equal(shake_for(server, "server.test", first, &second), 0);
+    assert_int_equal(shake_for(server, "special.test", second, NULL), -EPROTO);
+    SSL_SESSION_free(first);
+    SSL_SESSION_free(second);
+    tws_tls_unref(server);
+    tws_tls_unref(inner);
+}
+
 /* ---- Peers that stall, leave, or speak something else ---- */
 
 /* What a server says to these bytes, and what it answers. */
@@ -487,6 +549,7 @@ int main(void)
         cmocka_unit_test(sessions_are_resumed_unless_switched_off),
         cmocka_unit_test(a_reload_forgets_sessions),
         cmocka_unit_test(a_session_is_for_one_name),
+        cmocka_unit_test(a_session_does_not_stand_in_for_a_certificate),
         cmocka_unit_test(a_plain_request_is_told_so),
         cmocka_unit_test(a_peer_that_stalls_is_cut_by_the_deadline),
         cmocka_unit_test(noise_is_refused),
