@@ -463,6 +463,7 @@ void tls_free(struct net_tls *t)
     if (t->ssl) {
         /* Else OpenSSL would take the session for a broken one and not resume it. */
         SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_set_bio(t->ssl, NULL, NULL); /* another's reference may outlive us */
         SSL_free(t->ssl);
     }
     stash_free(t);

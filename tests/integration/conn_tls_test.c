@@ -413,6 +413,7 @@ struct adoption {
     int fd;
     bool read_first; /* the application has read part of the request */
     SSL_CTX *ctx;
+    SSL **kept; /* NULL, or set to the SSL, with a reference */
     tws_err err;
     tws_error error;
 };
@@ -431,6 +432,8 @@ static void *adopt_main(void *arg)
     SSL_set_read_ahead(ssl, 1); /* so that OpenSSL holds more than it was asked for */
     if (SSL_accept(ssl) != 1)
         abort();
+    if (a->kept && SSL_up_ref(ssl))
+        *a->kept = ssl;
     if (a->read_first)
         n = SSL_read(ssl, early, sizeof early);
     tws_upgrade_options_init(&opt);
@@ -492,6 +495,36 @@ static void an_ssl_without_handshake_is_refused(void **state)
     SSL_CTX_free(ctx);
 }
 
+/* The connection is gone before the caller's reference is: what it put into the SSL is, too. */
+static void a_refused_request_leaves_nothing_in_the_ssl(void **state)
+{
+    struct adoption a = {.ctx = SSL_CTX_new(TLS_server_method())};
+    struct secure client = {.ctx = SSL_CTX_new(TLS_client_method())};
+    SSL *ssl;
+    pthread_t thread;
+    int fds[2];
+
+    (void)state;
+    SSL_CTX_use_certificate(a.ctx, support_tls_leaf()->x509);
+    SSL_CTX_use_PrivateKey(a.ctx, support_tls_leaf()->pkey);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    a.fd = fds[0];
+    a.kept = &ssl;
+    client.fd = fds[1];
+    client.ssl = SSL_new(client.ctx);
+    SSL_set_fd(client.ssl, client.fd);
+    support_thread(&thread, adopt_main, &a);
+    assert_int_equal(SSL_connect(client.ssl), 1);
+    assert_int_equal(SSL_write(client.ssl, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+    SSL_shutdown(client.ssl);
+    pthread_join(thread, NULL);
+    assert_int_not_equal(a.err, TWS_OK);
+    assert_null(SSL_get_rbio(ssl));
+    SSL_free(ssl);
+    secure_end(&client);
+    SSL_CTX_free(a.ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +541,7 @@ int main(void)
         cmocka_unit_test(the_handshake_fits_into_a_light_stack),
         cmocka_unit_test(an_ssl_of_the_application_is_taken_over),
         cmocka_unit_test(an_ssl_without_handshake_is_refused),
+        cmocka_unit_test(a_refused_request_leaves_nothing_in_the_ssl),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
