@@ -98,8 +98,8 @@ typedef struct tws_dial_options {
     /*
      * Follow 301, 302, 303, 307 and 308 so many times; default 0: they are refusals as any other
      * status. http and https in Location mean ws and wss. Never from wss to ws. To another host go
-     * neither the URL's user information nor `cookie`, `host`, or the headers Authorization and
-     * Cookie.
+     * neither the URL's user information nor `cookie`, `host`, or the headers Authorization,
+     * Proxy-Authorization, Cookie and Cookie2.
      */
     uint32_t max_redirects;
     /*

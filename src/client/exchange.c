@@ -13,6 +13,12 @@
 
 /* ---- The request ---- */
 
+static bool is_credential(struct wire_text name)
+{
+    return wire_text_is(name, "Authorization") || wire_text_is(name, "Proxy-Authorization") ||
+           wire_text_is(name, "Cookie") || wire_text_is(name, "Cookie2");
+}
+
 /* What of the caller's headers goes to this host: credentials only to the one that was named. */
 static size_t choose_headers(const struct dial *d, struct handshake_header *out)
 {
@@ -21,7 +27,7 @@ static size_t choose_headers(const struct dial *d, struct handshake_header *out)
     for (size_t i = 0; i < d->o.header_count; i++) {
         struct wire_text name = wire_text_of(d->o.headers[i].name);
 
-        if (!d->trusted && (wire_text_is(name, "Authorization") || wire_text_is(name, "Cookie")))
+        if (!d->trusted && is_credential(name))
             continue;
         out[n++] = (struct handshake_header){d->o.headers[i].name, d->o.headers[i].value};
     }
@@ -112,7 +118,7 @@ static void begin_head(struct dial *d)
 {
     struct http_limits limits = {.max_bytes = d->o.max_head_bytes,
                                  .max_fields = (uint16_t)d->o.max_head_fields};
-    struct http_field *fields = (void *)(d->answer.buf + d->o.max_head_bytes);
+    struct http_field *fields = (void *)(d->answer.buf + HTTP_TABLE_AT(d->o.max_head_bytes));
 
     http_head_init(&d->answer.head, true, fields, limits.max_fields, &limits);
 }
@@ -205,8 +211,8 @@ static tws_err prepare(struct dial *d)
     struct dial_answer *a = &d->answer;
 
     if (!a->buf)
-        a->buf = base_alloc(d->allocator,
-                            d->o.max_head_bytes + d->o.max_head_fields * sizeof(struct http_field));
+        a->buf = base_alloc(d->allocator, HTTP_TABLE_AT(d->o.max_head_bytes) +
+                                              d->o.max_head_fields * sizeof(struct http_field));
     if (!d->env)
         d->env = dial_env(d);
     if (!a->buf || !d->env)

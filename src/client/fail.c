@@ -75,6 +75,8 @@ tws_err dial_io_failed(struct dial *d, tws_phase phase, int result)
     char text[96];
 
     switch (result) {
+    case -ENOMEM:
+        return dial_no_memory(d, phase);
     case -EPROTO: /* TLS 1.3: a server may refuse our certificate when we are done already */
     case -EKEYREJECTED:
         net_tls_last_error(&d->stream, &tls);

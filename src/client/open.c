@@ -295,6 +295,8 @@ static tws_err tls_failed(struct dial *d, const char *host, int result,
     case -ETIMEDOUT:
         return dial_fail(d, TWS_ERR_HANDSHAKE_TIMEOUT, TWS_PHASE_TLS, 0,
                          "%s did not finish the TLS handshake in time", host);
+    case -EINVAL:
+        return dial_fail(d, TWS_ERR_ADDRESS, TWS_PHASE_TLS, 0, "%s: %s", host, e->text);
     case -EKEYREJECTED:
         return dial_fail(d, TWS_ERR_CERTIFICATE, TWS_PHASE_TLS, 0, "%s: %s", host, e->text);
     case -EPROTO:

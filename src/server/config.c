@@ -125,7 +125,8 @@ static bool config_fill(struct upgrade_config *cfg, const tws_upgrade_options *o
         return false;
     cfg->opt.deflate = NULL; /* the caller's */
     base_pool_init(&cfg->heads, a,
-                   cfg->opt.max_head_bytes + cfg->opt.max_head_fields * sizeof(struct http_field),
+                   HTTP_TABLE_AT(cfg->opt.max_head_bytes) +
+                       cfg->opt.max_head_fields * sizeof(struct http_field),
                    16);
     return ok;
 }

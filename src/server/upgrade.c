@@ -80,7 +80,7 @@ static enum upgrade_end read_head(struct handshake *h)
     const tws_upgrade_options *o = &h->cfg->opt;
     struct http_limits limits = {.max_bytes = o->max_head_bytes,
                                  .max_fields = (uint16_t)o->max_head_fields};
-    struct http_field *fields = (void *)(h->buf + o->max_head_bytes);
+    struct http_field *fields = (void *)(h->buf + HTTP_TABLE_AT(o->max_head_bytes));
     enum http_result r;
 
     http_head_init(&h->head, false, fields, (uint16_t)o->max_head_fields, &limits);

@@ -37,6 +37,11 @@ struct http_field {
     struct http_slice value; /* without the blanks around it */
 };
 
+/* Where a table of fields can stand behind a head in one block of memory. */
+#define HTTP_TABLE_AT(max_bytes)                                                                   \
+    (((size_t)(max_bytes) + _Alignof(struct http_field) - 1) / _Alignof(struct http_field) *       \
+     _Alignof(struct http_field))
+
 struct http_limits {
     uint32_t max_bytes;  /* of the whole head */
     uint16_t max_fields; /* field lines; the caller's array bounds them too */

@@ -408,7 +408,7 @@ static void test_broken_answers(void **state)
 
     (void)state;
     tws_dial_options_init(&opt);
-    opt.max_head_bytes = 1024;
+    opt.max_head_bytes = 1023; /* odd: what stands behind it in memory is aligned all the same */
     opt.max_head_fields = 8;
     expect_bytes(NULL, "", TWS_ERR_EOF, "before it had answered");
     expect_bytes(NULL, "HTTP/1.1 101 Swi", TWS_ERR_EOF, "before it had answered");

@@ -50,8 +50,10 @@ static void accept_at(struct fake *f, struct fake_request *r, struct dialing *d)
     close(fd);
 }
 
-static const tws_header headers[] = {
-    {"Authorization", "Bearer secret"}, {"cookie", "own=1"}, {"X-Plain", "yes"}};
+static const tws_header headers[] = {{"Authorization", "Bearer secret"},
+                                     {"Proxy-Authorization", "Basic eDp5"},
+                                     {"cookie", "own=1"},
+                                     {"X-Plain", "yes"}};
 static const char *const protocols[] = {"chat"};
 
 static void all_options(tws_dial_options *opt)
@@ -59,7 +61,7 @@ static void all_options(tws_dial_options *opt)
     tws_dial_options_init(opt);
     opt->max_redirects = 5;
     opt->headers = headers;
-    opt->header_count = 3;
+    opt->header_count = 4;
     opt->subprotocols = protocols;
     opt->subprotocol_count = 1;
     opt->origin = "http://page.example";
@@ -69,6 +71,8 @@ static void expect_credentials(const struct fake_request *r, bool there)
 {
     assert_int_equal(fake_header(r->text, "Authorization") != NULL, there);
     assert_int_equal(fake_header(r->text, "Cookie") != NULL, there);
+    if (!there)
+        assert_null(fake_header(r->text, "Proxy-Authorization"));
     /* Nothing else is lost. */
     assert_string_equal(fake_header(r->text, "X-Plain"), "yes");
     assert_string_equal(fake_header(r->text, "Sec-WebSocket-Protocol"), "chat");
@@ -115,7 +119,7 @@ static void test_other_host(void **state)
     all_options(&opt);
     opt.host = "inner.example";
     snprintf(url, sizeof url, "ws://user:pass@%s/", first.host);
-    opt.headers = headers + 2;
+    opt.headers = headers + 3;
     opt.header_count = 1;
     opt.cookie = "a=b";
     dialing_start(&d, url, &opt);
@@ -134,7 +138,7 @@ static void test_other_host(void **state)
 
     opt.cookie = NULL;
     opt.headers = headers;
-    opt.header_count = 3;
+    opt.header_count = 4;
     dialing_start_fake(&d, &first, "/", &opt);
     snprintf(url, sizeof url, "ws://%s/x", second.host);
     redirect(&first, &r, 302, url);
