@@ -43,7 +43,8 @@ TWS_API tws_err tws_prepared_new(tws_prepared **out, tws_opcode opcode, const vo
  * @param data the payload, not to be changed any more; may be NULL when len is 0
  * @param len bytes
  * @param release called once with data, len and arg when the last reference has gone, on the
- *        thread that gave it back; NULL: nobody needs to know, as for constants
+ *        thread that gave it back, with no lock of the library held; for a queue's reference that is
+ *        where completions run; NULL: nobody needs to know, as for constants
  * @param arg handed to release
  * @return as tws_prepared_new(); after an error data is still the caller's and release is not
  *         called.

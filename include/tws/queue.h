@@ -180,7 +180,7 @@ typedef struct tws_queue_stats {
     uint64_t sent;                      /* of those: left, direct ones included */
     uint64_t failed;                    /* of those: given up because the connection ended */
     uint64_t dropped_oldest;            /* of those: dropped by TWS_QUEUE_DROP_OLDEST */
-    uint64_t dropped_newest;            /* not taken: TWS_QUEUE_DROP_NEWEST */
+    uint64_t dropped_newest;            /* not taken: TWS_QUEUE_DROP_NEWEST, or no writer (hub) */
     uint64_t wait_timeouts;             /* not taken: TWS_QUEUE_WAIT ran out of time */
     uint64_t overflows;                 /* TWS_QUEUE_CLOSE closed the connection: 0 or 1 */
     uint64_t writers_started;           /* writer threads, over time */

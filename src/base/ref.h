@@ -26,4 +26,16 @@ static inline bool base_ref_put(struct base_ref *r)
     return atomic_fetch_sub_explicit(&r->count, 1, memory_order_acq_rel) == 1;
 }
 
+/* Puts one unless it is the last. False: it is. */
+static inline bool base_ref_put_shared(struct base_ref *r)
+{
+    uint32_t n = atomic_load_explicit(&r->count, memory_order_relaxed);
+
+    while (n > 1)
+        if (atomic_compare_exchange_weak_explicit(&r->count, &n, n - 1, memory_order_acq_rel,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
 #endif

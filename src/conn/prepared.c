@@ -124,6 +124,14 @@ void tws_prepared_unref(tws_prepared *p)
     base_free(NULL, p);
 }
 
+bool conn_prepared_drop(tws_prepared *p)
+{
+    if (p->release)
+        return base_ref_put_shared(&p->refs);
+    tws_prepared_unref(p);
+    return true;
+}
+
 tws_opcode tws_prepared_opcode(const tws_prepared *p)
 {
     return p->opcode;

@@ -96,6 +96,13 @@ static bool fits_locked(const struct conn_queue *q, uint64_t bytes, uint64_t mes
            (o->max_bytes == 0 || (bytes <= o->max_bytes && len <= o->max_bytes - bytes));
 }
 
+/* A message that is not taken. */
+static tws_err refused(struct conn_queue *q)
+{
+    q->count.dropped_newest++;
+    return TWS_ERR_QUEUE_FULL;
+}
+
 /* Drops the oldest messages to make room. TWS_OK: look again. */
 static tws_err drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put *p)
 {
@@ -120,8 +127,7 @@ static tws_err drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put 
         task_queue_wait(&q->changed, &c->mu, TASK_FOREVER);
         return TWS_OK;
     }
-    q->count.dropped_newest++;
-    return TWS_ERR_QUEUE_FULL;
+    return refused(q);
 }
 
 /* The peer reads too slowly: closes with 1013. */
@@ -164,8 +170,7 @@ static tws_err make_room_locked(tws_conn *c, struct conn_queue *q, struct put *p
     case TWS_QUEUE_CLOSE:
         return overflow_locked(c, q);
     }
-    q->count.dropped_newest++;
-    return TWS_ERR_QUEUE_FULL;
+    return refused(q);
 }
 
 /* ---- At once ---- */
@@ -229,6 +234,12 @@ static tws_err keep_locked(tws_conn *c, struct conn_queue *q, struct put *p, str
                                "no memory for the rest of a frame"};
     struct queue_item *copy = it;
 
+    if (p->publish && q->opt.writer == TWS_WRITER_NONE && !it->begun) {
+        if (it->bound)
+            conn_deflate_reset(c);
+        conn_queue_pop_locked(c, refused(q));
+        return tried_locked(c, q, p, it);
+    }
     if (it->borrowed) {
         struct iovec rest = borrowed_rest(it);
 
@@ -316,7 +327,7 @@ static tws_err next_step_locked(tws_conn *c, struct conn_queue *q, struct put *p
             return TWS_OK;
         *step = STEP_NONE;
         if (q->opt.writer == TWS_WRITER_NONE)
-            return p->publish ? TWS_ERR_QUEUE_FULL : TWS_OK;
+            return p->publish ? refused(q) : TWS_OK;
         *step = STEP_QUEUE;
         if (fits_locked(q, q->bytes, q->messages, p->len))
             return TWS_OK;
@@ -333,6 +344,7 @@ static tws_err write_now_locked(tws_conn *c, struct conn_queue *q, struct put *p
 {
     tws_err err;
 
+    /* `it` may be left from a step that the mode has changed since, also where there is no callback. */
     pthread_mutex_unlock(&c->mu);
     if (p->prepared)
         err = tws_write_prepared(c, p->prepared);
@@ -348,7 +360,7 @@ static tws_err write_now_locked(tws_conn *c, struct conn_queue *q, struct put *p
     if (!it)
         return err;
     it->result = err;
-    if (!err)
+    if (!err && it->done)
         conn_queue_told_locked(c, it);
     else
         conn_queue_item_free(c, it);

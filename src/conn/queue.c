@@ -172,10 +172,13 @@ static void finish_locked(tws_conn *c, struct conn_queue *q, struct queue_item *
     q->messages--;
     count_result(q, result);
     conn_queue_water_locked(c);
-    if (it->done)
+    /* The last reference on an adopted message calls the application, which no lock may be held for. */
+    if (it->done || (it->prepared && !conn_prepared_drop(it->prepared))) {
         conn_queue_told_locked(c, it);
-    else
-        conn_queue_item_free(c, it);
+        return;
+    }
+    it->prepared = NULL;
+    conn_queue_item_free(c, it);
 }
 
 void conn_queue_pop_locked(tws_conn *c, tws_err result)
@@ -269,7 +272,8 @@ bool conn_queue_tell_locked(tws_conn *c)
         if (!q->told_head)
             q->told_tail = NULL;
         pthread_mutex_unlock(&c->mu);
-        it->done(c, it->result, it->arg);
+        if (it->done)
+            it->done(c, it->result, it->arg);
         conn_queue_item_free(c, it);
         pthread_mutex_lock(&c->mu);
         return true;

@@ -154,6 +154,8 @@ struct prepared_frame {
     size_t compressed; /* payload bytes of a compressed form; 0: plain */
 };
 void conn_prepared_frame(tws_conn *c, tws_prepared *p, struct prepared_frame *f);
+/* Gives a reference back, with locks held. False: that would call the application; it has not been. */
+bool conn_prepared_drop(tws_prepared *p);
 
 /* ---- push.c: sending from the queue, with the writer's role ---- */
 

@@ -226,14 +226,14 @@ void conn_turn_release_locked(tws_conn *c)
 void conn_turn_give_locked(tws_conn *c)
 {
     struct conn_queue *q = conn_queue(c);
-    bool asked = conn_queue_asked_locked(c);
 
     if (!q || !q->head)
         push_wanted_locked(c);
     else /* in passing: a peer that keeps up needs no writer thread */
-        conn_queue_push_locked(c, GIVE_ROUNDS, asked);
+        conn_queue_push_locked(c, GIVE_ROUNDS, conn_queue_asked_locked(c));
     conn_turn_release_locked(c);
-    if (!asked) /* else the next one does the same */
+    /* Else the next one does the same; who asked before that push may have given up meanwhile. */
+    if (!conn_queue_asked_locked(c))
         conn_queue_start_locked(c);
 }
 

@@ -30,11 +30,16 @@ static tws_err writer_claim(tws_conn *c, tws_writer *wr)
     if (err)
         return err;
     pthread_mutex_lock(&c->mu);
-    c->writer = wr;
-    c->writer_owner = task_self();
+    /* Closing drops what would wait behind an open message: it has to see this one, or this it. */
+    if (conn_state(c) == CONN_OPEN) {
+        c->writer = wr;
+        c->writer_owner = task_self();
+    } else {
+        err = conn_sticky_locked(c);
+    }
+    conn_turn_give_locked(c);
     pthread_mutex_unlock(&c->mu);
-    conn_turn_give(c);
-    return TWS_OK;
+    return err;
 }
 
 static void writer_unclaim(tws_conn *c)

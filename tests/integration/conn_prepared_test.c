@@ -13,6 +13,8 @@ struct released {
     _Atomic int calls;
     void *data;
     size_t len;
+    tws_conn *conn;
+    uint64_t held; /* messages in its queue at that time */
 };
 
 static void release(void *data, size_t len, void *arg)
@@ -155,6 +157,46 @@ static void test_queued_aborted(void **state)
 {
     (void)state;
     queued(false);
+}
+
+/* Gives its memory back and looks at the connection, as an application may that holds no lock. */
+static void release_looking(void *data, size_t len, void *arg)
+{
+    struct released *r = arg;
+
+    r->held = queue_stats(r->conn).messages;
+    release(data, len, r);
+}
+
+/* The last reference was the queue's: no lock of the library is held when it goes. */
+static void test_release_unlocked(void **state)
+{
+    enum { LEN = 300000 };
+    struct released gone = {0};
+    tws_prepared *p;
+    struct rig r;
+
+    (void)state;
+    for (int leaves = 0; leaves < 2; leaves++) {
+        uint8_t *data = support_alloc(LEN);
+
+        rig_open(&r, NULL);
+        rig_narrow(&r);
+        gone = (struct released){.conn = r.conn, .held = 1};
+        numbered_fill(data, LEN, 0);
+        assert_ok(tws_prepared_adopt(&p, TWS_BINARY, data, LEN, release_looking, &gone));
+        assert_ok(tws_write_prepared_async(r.conn, p, NULL, NULL));
+        tws_prepared_unref(p);
+        assert_int_equal(queue_stats(r.conn).messages, 1);
+        if (leaves)
+            client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, data, LEN);
+        else
+            tws_abort(r.conn);
+        WAIT_FOR(atomic_load(&gone.calls) == 1);
+        assert_int_equal(gone.held, 0);
+        rig_close(&r);
+        free(data);
+    }
 }
 
 /* ---- Compressed ---- */
@@ -506,11 +548,17 @@ static void test_from_client(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_life),           cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_queued),         cmocka_unit_test(test_queued_aborted),
-        cmocka_unit_test(test_forms),          cmocka_unit_test(test_forms_and_context),
-        cmocka_unit_test(test_queued_context), cmocka_unit_test(test_held_before_queued),
-        cmocka_unit_test(test_forms_race),     cmocka_unit_test(test_from_client),
+        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_queued),
+        cmocka_unit_test(test_release_unlocked),
+        cmocka_unit_test(test_queued_aborted),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_forms_and_context),
+        cmocka_unit_test(test_queued_context),
+        cmocka_unit_test(test_held_before_queued),
+        cmocka_unit_test(test_forms_race),
+        cmocka_unit_test(test_from_client),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,13 +15,22 @@ static const uint8_t hello[] = "hello";
 struct meagre {
     _Atomic size_t largest; /* larger blocks are refused */
     _Atomic long live;
+    _Atomic(tws_conn *) changes; /* gets no writer any more when memory is next asked for */
 };
 
 static void *meagre_alloc(size_t size, void *arg)
 {
     struct meagre *m = arg;
     void *p = size > atomic_load(&m->largest) ? NULL : malloc(size);
+    tws_conn *c = atomic_exchange(&m->changes, NULL);
 
+    if (c) {
+        tws_queue_options opt;
+
+        tws_queue_options_init(&opt);
+        opt.writer = TWS_WRITER_NONE;
+        tws_set_queue(c, &opt);
+    }
     if (p)
         atomic_fetch_add(&m->live, 1);
     return p;
@@ -48,6 +57,7 @@ static void rig_open_meagre(struct rig *r, struct meagre *m, tws_allocator *a)
 
     atomic_store(&m->largest, SIZE_MAX);
     atomic_store(&m->live, 0);
+    atomic_store(&m->changes, NULL);
     *a = (tws_allocator){meagre_alloc, meagre_resize, meagre_release, m};
     rig_options(&opt);
     opt.upgrade.allocator = a;
@@ -394,6 +404,56 @@ static void test_none_published(void **state)
     free(data);
 }
 
+/* What the socket takes nothing of is not taken, and there is no writer for it. */
+static void test_none_published_full(void **state)
+{
+    static const uint8_t filler[4096];
+    struct conn_publish one = {.prepared = NULL};
+    tws_queue_options opt;
+    struct rig r;
+
+    (void)state;
+    tws_queue_options_init(&opt);
+    opt.writer = TWS_WRITER_NONE;
+    rig_open_queue(&r, &opt);
+    while (send(r.conn->stream.sock.fd, filler, sizeof filler, MSG_DONTWAIT) > 0) {
+    }
+    assert_ok(tws_prepared_new(&one.prepared, TWS_BINARY, hello, 5));
+    conn_publish(r.conn, &one, 1);
+    assert_err(one.err, TWS_ERR_QUEUE_FULL);
+    assert_int_equal(queue_stats(r.conn).dropped_newest, 1);
+    assert_int_equal(queue_stats(r.conn).peak_messages, 0);
+    assert_int_equal(queue_stats(r.conn).writers_started, 0);
+    tws_prepared_unref(one.prepared);
+    rig_close(&r);
+}
+
+/* The mode changes while a call has memory for its message already: nobody is told who did not ask. */
+static void test_none_meanwhile(void **state)
+{
+    struct meagre m;
+    tws_allocator a;
+    tws_queue_options opt;
+    struct tally t;
+    struct rig r;
+
+    (void)state;
+    tally_init(&t, SOME);
+    rig_open_meagre(&r, &m, &a);
+    tws_queue_options_init(&opt);
+    opt.writer = TWS_WRITER_RESIDENT;
+    assert_ok(tws_set_queue(r.conn, &opt));
+    atomic_store(&m.changes, r.conn);
+    assert_ok(tws_write_async(r.conn, TWS_BINARY, hello, 5, NULL, NULL));
+    assert_ok(tws_write_async(r.conn, TWS_BINARY, hello, 5, tally_done, &t.tickets[0]));
+    tally_assert_once(&t, 1);
+    client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, hello, 5);
+    client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, hello, 5);
+    assert_int_equal(queue_stats(r.conn).direct, 2);
+    rig_close(&r);
+    tally_free(&t);
+}
+
 /* ---- Slow, but there ---- */
 
 /* What a peer takes shows although its socket is not writable yet: it is neither stalled nor silent. */
@@ -421,11 +481,18 @@ static void test_slow_is_alive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_memory),        cmocka_unit_test(test_no_memory_for_rest),
-        cmocka_unit_test(test_no_threads),       cmocka_unit_test(test_no_watch),
-        cmocka_unit_test(test_no_threads_close), cmocka_unit_test(test_no_threads_wait),
-        cmocka_unit_test(test_resident),         cmocka_unit_test(test_none),
-        cmocka_unit_test(test_none_published),   cmocka_unit_test(test_slow_is_alive),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory_for_rest),
+        cmocka_unit_test(test_no_threads),
+        cmocka_unit_test(test_no_watch),
+        cmocka_unit_test(test_no_threads_close),
+        cmocka_unit_test(test_no_threads_wait),
+        cmocka_unit_test(test_resident),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_none_published),
+        cmocka_unit_test(test_slow_is_alive),
+        cmocka_unit_test(test_none_published_full),
+        cmocka_unit_test(test_none_meanwhile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
