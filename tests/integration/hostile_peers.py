@@ -17,10 +17,16 @@ class Stalling(StallingCase):
     def serve_more(cls):
         cls.dripped = cls.serve()
 
-    def group(self, clients, least, *last_words):
+    def group(self, clients, least, *last_words, dripping=False):
         """Opcodes of the frames that come before the end."""
         def check(client):
-            frames = client.frames()
+            try:
+                frames = client.frames()
+            except ConnectionResetError:
+                # A byte that left after the server's end is answered with a reset, which overtakes that end.
+                if not dripping or last_words:
+                    raise
+                return
             self.assertEqual([f.opcode for f in frames], list(last_words))
             if last_words == (CLOSE,):
                 self.assertEqual(frames[0].payload[:2], (1008).to_bytes(2, "big"))
@@ -42,7 +48,8 @@ class Stalling(StallingCase):
     def test_2_a_byte_a_second_of_a_handshake(self):
         clients = self.crowd(self.server.client)
         self.drip(clients, request(self.server.address))
-        self.compare("a byte a second of a handshake", self.server, self.group(clients, HANDSHAKE_MS / 1000))
+        self.compare("a byte a second of a handshake", self.server,
+                     self.group(clients, HANDSHAKE_MS / 1000, dripping=True))
 
     def test_2_nothing_after_the_handshake(self):
         clients = self.crowd(self.server.open)
