@@ -12,3 +12,10 @@ size_t base_text_copy(char *buf, size_t size, const char *text, size_t len)
     }
     return len;
 }
+
+void base_text_clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}

@@ -1,6 +1,8 @@
 /* What a dial tells when it fails. */
 #include "client/dial.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,14 +29,6 @@ static tws_cause cause_of(tws_err code)
     }
 }
 
-/* What comes from a caller or a peer may hold anything. */
-static void make_printable(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-}
-
 tws_err dial_fail(struct dial *d, tws_err code, tws_phase phase, int sys_errno, const char *format,
                   ...)
 {
@@ -50,7 +44,7 @@ tws_err dial_fail(struct dial *d, tws_err code, tws_phase phase, int sys_errno, 
     va_start(args, format);
     vsnprintf(e->text + n, sizeof e->text - (size_t)n, format, args);
     va_end(args);
-    make_printable(e->text);
+    base_text_clean(e->text);
     return code;
 }
 

@@ -1,6 +1,8 @@
 /* How a connection ends: the error record, and the steps that make it final. */
 #include "conn/queue.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -228,4 +230,5 @@ void tws_conn_error(tws_conn *c, tws_error *out)
     describe(&e, out);
     if (e.code == TWS_ERR_TLS)
         describe_tls(c, out);
+    base_text_clean(out->text);
 }

@@ -18,6 +18,23 @@ static void on_close(tws_conn *c, uint16_t code, const char *reason, void *arg)
     strcpy(f->reason, reason);
 }
 
+/* The reason comes as it is; the line for a person stays one line, without orders to a terminal. */
+static void test_reason_with_control_characters(void **state)
+{
+    tws_message m;
+    tws_error e;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    client_send_close(&r.client, 4000, "a\n\x1b[2Jb\x7f");
+    assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+    tws_conn_error(r.conn, &e);
+    assert_string_equal(e.reason, "a\n\x1b[2Jb\x7f");
+    assert_non_null(strstr(e.text, "a??[2Jb?"));
+    rig_close(&r);
+}
+
 /* Every code that may be sent: handler and record see it, it is answered alike, the end is clean. */
 static void test_closed_by_peer(void **state)
 {
@@ -64,6 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_by_peer),
+        cmocka_unit_test(test_reason_with_control_characters),
     };
 
     return cmocka_run_group_tests_name("conn_peer_close", tests, NULL, NULL);
