@@ -181,6 +181,15 @@ static void *read_input(void *arg)
 
 /* ---- What comes ---- */
 
+/* What the server chose, on a terminal: its control characters are no orders to that. */
+static void show_text(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        fputc((c < ' ' && c != '\n' && c != '\t') || c == 127 ? '?' : c, stderr);
+    }
+}
+
 static bool on_pong(tws_conn *c, const void *data, size_t len, void *arg)
 {
     struct session *x = arg;
@@ -190,11 +199,15 @@ static bool on_pong(tws_conn *c, const void *data, size_t len, void *arg)
         pthread_cond_signal(&x->answered);
         pthread_mutex_unlock(&x->mu);
     } else if (x->s->commands) {
-        fprintf(stderr, "* pong %.*s\n", (int)len, (const char *)data);
+        fputs("* pong ", stderr);
+        show_text(data, len);
+        fputc('\n', stderr);
     } else if (x->s->verbose) { /* to a ping of the library's own */
         tws_stats st;
         tws_conn_stats(c, &st);
-        fprintf(stderr, "* pong after %.3f ms\n", (double)st.rtt_us / 1000);
+        if (st.rtt_us >= 0) { /* else nobody asked for it */
+            fprintf(stderr, "* pong after %.3f ms\n", (double)st.rtt_us / 1000);
+        }
     }
     return true;
 }
@@ -219,9 +232,11 @@ static int show_end(const struct session *x)
     if (!e.clean) {
         fprintf(stderr, "cat: %s\n", e.text);
     } else if (x->s->verbose || !good || e.cause != TWS_CAUSE_LOCAL) {
-        fprintf(stderr, "cat: closed by %s with %u%s%s\n",
+        fprintf(stderr, "cat: closed by %s with %u%s",
                 e.cause == TWS_CAUSE_LOCAL ? "this side" : "the server", e.close_code,
-                e.reason[0] ? ": " : "", e.reason);
+                e.reason[0] ? ": " : "");
+        show_text(e.reason, strlen(e.reason));
+        fputc('\n', stderr);
     }
     return good ? EXIT_SUCCESS : EXIT_ENDED_BADLY;
 }
@@ -257,7 +272,9 @@ static void show_head(bool sent, const char *text, size_t len, void *arg)
     (void)len;
     (void)arg;
     for (const char *end; (end = strstr(text, "\r\n")) != NULL; text = end + 2) {
-        fprintf(stderr, "%c %.*s\n", sent ? '>' : '<', (int)(end - text), text);
+        fputs(sent ? "> " : "< ", stderr);
+        show_text(text, (size_t)(end - text));
+        fputc('\n', stderr);
     }
 }
 
@@ -288,7 +305,7 @@ static void show_refusal(const tws_error *e, const tws_response *r)
     const char *body = r != NULL ? tws_response_body(r, &len) : "";
     fprintf(stderr, "cat: %s\n", e->text);
     if (len > 0) {
-        fwrite(body, 1, len, stderr);
+        show_text(body, len);
         if (body[len - 1] != '\n') {
             fputc('\n', stderr);
         }

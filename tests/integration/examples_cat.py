@@ -188,6 +188,22 @@ class WithScript(unittest.TestCase):
                 self.assertIn(f"closed by the server with {code}", errors)
                 self.assertIn(reason.decode(), errors)
 
+    def test_orders_to_the_terminal(self):
+        """Only messages are given out as they are."""
+        server = Scripted(self, None, b"HTTP/1.1 101 X\r\nA: \x1b[2J\r\n\r\n",
+                          b"HTTP/1.1 403 X\r\nContent-Length: 8\r\n\r\n\x1b[2Jbody",
+                          behind=b"\x8a\x04\x1b[2J\x81\x04\x1b[2J" + close_frame(1000, b"\x1b[2Jover"))
+        status, output, errors = cat("-vcw", server.url)
+        self.assertEqual((status, output), (0, "\x1b[2J\n"))
+        self.assertIn("* pong ?[2J\n", errors)
+        self.assertIn("closed by the server with 1000: ?[2Jover", errors)
+        for expected in ("< A: ?[2J\n", "?[2Jbody\n"):
+            status, _, more = cat("-v", server.url)
+            self.assertEqual(status, 3)
+            self.assertIn(expected, more)
+            errors += more
+        self.assertNotIn("\x1b", errors)
+
     def test_no_close_frame(self):
         server = Scripted(self, None, behind=b"\x81\x02hi")
         status, output, errors = cat("--wait", server.url)
