@@ -531,14 +531,45 @@ static void test_upgrade_and_close(void **state)
     client_close(&c);
 }
 
+/* An odd number of bytes: what stands behind a head in memory is aligned all the same. */
+static void test_limits_of_a_head(void **state)
+{
+    static const char *const fields =
+        "A: 1\r\nB: 2\r\nC: 3\r\n"; /* eight with those that must be */
+    struct support_server s;
+    tws_server_options opt;
+    const char *answer;
+    struct client c;
+    char headers[512];
+    size_t room;
+
+    (void)state;
+    support_server_options(&opt, tell, NULL);
+    opt.upgrade.max_head_bytes = 301;
+    opt.upgrade.max_head_fields = 8;
+    start(&s, &opt);
+    room = 301 - client_request((char[512]){0}, 512, "A: \r\n");
+    snprintf(headers, sizeof headers, "A: %0*d\r\n", (int)room - 1, 0);
+    assert_int_equal(client_upgrade(&c, client_dial(s.address), headers), 101);
+    client_close(&c);
+    snprintf(headers, sizeof headers, "A: %0*d\r\n", (int)room + 1, 0);
+    assert_int_equal(ask(s.address, headers, &answer), 431);
+    assert_int_equal(client_upgrade(&c, client_dial(s.address), fields), 101);
+    client_close(&c);
+    snprintf(headers, sizeof headers, "%sD: 4\r\n", fields);
+    assert_int_equal(ask(s.address, headers, &answer), 431);
+    tws_server_free(s.server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hook_upgrades), cmocka_unit_test(test_hook_refuses),
-        cmocka_unit_test(test_subprotocols),  cmocka_unit_test(test_same_origin),
-        cmocka_unit_test(test_origin_list),   cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_upgrade_split), cmocka_unit_test(test_upgrade_much_behind),
-        cmocka_unit_test(test_upgrade_fails), cmocka_unit_test(test_upgrade_and_close),
+        cmocka_unit_test(test_hook_upgrades),     cmocka_unit_test(test_hook_refuses),
+        cmocka_unit_test(test_subprotocols),      cmocka_unit_test(test_same_origin),
+        cmocka_unit_test(test_origin_list),       cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_upgrade_split),     cmocka_unit_test(test_upgrade_much_behind),
+        cmocka_unit_test(test_limits_of_a_head),  cmocka_unit_test(test_upgrade_fails),
+        cmocka_unit_test(test_upgrade_and_close),
     };
 
     return cmocka_run_group_tests_name("server_upgrade", tests, NULL, NULL);
