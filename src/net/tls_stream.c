@@ -21,6 +21,8 @@
 /* How often a waiting reader tries to send what only reading gave rise to and the socket did not take:
  * nobody else may ever send again. */
 #define PENDING_MS 50
+/* A record comes in fewer receives than that. */
+#define BARREN_MAX 64
 
 static struct net_tls *lock(struct net_stream *st)
 {
@@ -169,6 +171,7 @@ static ssize_t recv_in_place(struct net_stream *st, void *buf, size_t size)
 
     if (n <= 0)
         return n < 0 ? n : ended(st);
+    t->received = true;
     tls_track(t, buf, (size_t)n);
     n = (ssize_t)decrypt(st, buf, (size_t)n, buf, size);
     return n > 0 ? n : nothing_read(t);
@@ -189,6 +192,7 @@ static ssize_t recv_into_stash(struct net_stream *st)
         stash_free(t);
         return n < 0 ? n : ended(st);
     }
+    t->received = true;
     if (t->tracked)
         tls_track(t, t->stash, (size_t)n);
     t->stash_begin = 0;
@@ -196,7 +200,7 @@ static ssize_t recv_into_stash(struct net_stream *st)
     return n;
 }
 
-static ssize_t tls_recv(struct net_stream *st, void *buf, size_t size)
+static ssize_t receive(struct net_stream *st, void *buf, size_t size)
 {
     struct net_tls *t = st->tls;
     ssize_t n;
@@ -215,6 +219,36 @@ static ssize_t tls_recv(struct net_stream *st, void *buf, size_t size)
     return n > 0 ? n : nothing_read(t);
 }
 
+static ssize_t tls_recv(struct net_stream *st, void *buf, size_t size)
+{
+    struct net_tls *t = st->tls;
+    ssize_t n;
+
+    t->received = false;
+    n = receive(st, buf, size);
+    if (n != -EAGAIN)
+        t->barren = 0;
+    else if (t->received && t->barren++ == 0)
+        t->barren_since = base_clock_ns();
+    return n;
+}
+
+/*
+ * A peer may send for ever without sending any plaintext: a record byte by byte, or key updates. That
+ * neither breaks its silence nor stops the clock. 0, -EAGAIN or -ETIMEDOUT as task_await().
+ */
+static int judge_barren(struct net_tls *t, int64_t deadline, tws_ms period)
+{
+    int64_t now = base_clock_ns();
+
+    if (t->barren > BARREN_MAX && now >= deadline)
+        return -ETIMEDOUT;
+    if (period <= 0 || now - t->barren_since < period * BASE_NS_PER_MS)
+        return 0;
+    t->barren_since = now;
+    return -EAGAIN;
+}
+
 static int tls_await(struct net_stream *st, int64_t deadline, tws_ms period)
 {
     struct net_tls *t = st->tls;
@@ -224,6 +258,11 @@ static int tls_await(struct net_stream *st, int64_t deadline, tws_ms period)
     if (t->more || t->failed || t->got_close) {
         st->sock.recv_waits = false;
         return 0;
+    }
+    if (t->barren > 0) {
+        r = judge_barren(t, deadline, period);
+        if (r < 0)
+            return r;
     }
     if (atomic_load_explicit(&t->out_len, memory_order_relaxed) > 0) {
         lock(st);

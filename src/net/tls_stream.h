@@ -39,11 +39,14 @@ struct net_tls {
     int failed;      /* -errno that reads return from now on; 0 */
     bool got_close;  /* the peer's close_notify has come */
     bool more;       /* there may be plaintext without another receive */
+    bool received;   /* the call under way has taken bytes */
     bool tracked;    /* where records begin is known: the two below are right */
     uint8_t head[5]; /* of a record whose header is not whole */
     uint8_t head_len;
-    uint16_t body_left; /* bytes missing of the record that is being received */
-    uint8_t *stash;     /* from shared->buffers: ciphertext that came too early; NULL */
+    uint16_t body_left;   /* bytes missing of the record that is being received */
+    uint32_t barren;      /* receives in a row that gave no plaintext */
+    int64_t barren_since; /* the first of them, or when silence was told of last */
+    uint8_t *stash;       /* from shared->buffers: ciphertext that came too early; NULL */
     uint32_t stash_begin, stash_end;
 };
 

@@ -293,8 +293,7 @@ static tws_tls *inner_for_special(const char *name, void *inner)
     return name && strcmp(name, "special.test") == 0 ? inner : NULL;
 }
 
-/* A ticket of a name that asks for no certificate does not spare it where one is required. (In TLS 1.2
- * a session brings its name along, and that is the one the server goes by.) */
+/* A ticket of a name that asks for no certificate does not spare it where one is required. */
 static void a_session_does_not_stand_in_for_a_certificate(void **state)
 {
     tws_tls_certificate c;
@@ -539,6 +538,43 @@ static void lack_of_memory_is_an_error_everywhere(void **state)
     }
 }
 
+/* ---- Bytes that bring nothing ---- */
+
+/* The next byte of a record that never ends has come; what waiting says then. */
+static int await_crumb(struct raw *raw, struct net_stream *st, int64_t deadline, tws_ms period)
+{
+    char buf[4096];
+    int r;
+
+    assert_int_equal(send(raw->fd, "z", 1, MSG_NOSIGNAL), 1);
+    r = net_stream_await(st, deadline, period);
+    if (r == 0)
+        assert_int_equal(net_stream_recv(st, buf, sizeof buf), -EAGAIN);
+    return r;
+}
+
+/* A peer that drips a record is as silent as one that sends nothing, and no deadline waits for it. */
+static void crumbs_of_a_record_are_silence(void **state)
+{
+    tws_tls *tls = pair_server(&leaf);
+    struct end server;
+    struct raw raw;
+    int r, n = 0;
+
+    (void)state;
+    raw_open(&raw, &server, tls, 0);
+    assert_int_equal(send(raw.fd, "\x17\x03\x03\x40", 4, MSG_NOSIGNAL), 4);
+    while ((r = await_crumb(&raw, &server.st, pair_soon(), 1)) == 0)
+        assert_in_range(++n, 1, 16000);
+    assert_int_equal(r, -EAGAIN);
+    while ((r = await_crumb(&raw, &server.st, TASK_NOW, 0)) == 0)
+        assert_in_range(++n, 1, 16100);
+    assert_int_equal(r, -ETIMEDOUT);
+    net_stream_close(&server.st);
+    raw_close(&raw);
+    tws_tls_unref(tls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -556,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_server_that_speaks_something_else_is_told_apart),
         cmocka_unit_test(bytes_that_were_received_already_are_used),
         cmocka_unit_test(lack_of_memory_is_an_error_everywhere),
+        cmocka_unit_test(crumbs_of_a_record_are_silence),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
