@@ -204,6 +204,7 @@ static ssize_t round_locked(tws_conn *c, struct batch *b)
     tws_err err;
 
     q->in_hand = (uint32_t)b->count;
+    q->firm = b->count > 0 && (b->items[0]->begun || b->items[0]->bound);
     pthread_mutex_unlock(&c->mu);
     err = encode_batch(c, b);
     if (!err)

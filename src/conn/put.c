@@ -123,7 +123,7 @@ static tws_err drop_oldest_locked(tws_conn *c, struct conn_queue *q, struct put 
         return TWS_OK;
     }
     /* What somebody has in hand leaves, or can be dropped, in a moment; that is not the peer's doing. */
-    if (q->in_hand > 1 || (q->in_hand == 1 && !q->head->begun && !q->head->bound)) {
+    if (q->in_hand > 1 || (q->in_hand == 1 && !q->firm)) {
         task_queue_wait(&q->changed, &c->mu, TASK_FOREVER);
         return TWS_OK;
     }
@@ -244,6 +244,7 @@ static tws_err keep_locked(tws_conn *c, struct conn_queue *q, struct put *p, str
         struct iovec rest = borrowed_rest(it);
 
         q->in_hand = 1;
+        q->firm = it->begun || it->bound;
         pthread_mutex_unlock(&c->mu);
         copy = item_alloc(c, rest.iov_len);
         if (copy && rest.iov_len > 0)

@@ -84,7 +84,8 @@ struct conn_queue { /* mu */
     tws_queue_options opt;
     struct queue_item *head, *tail;
     uint32_t in_hand; /* items from the head on that the writer's role is sending just now */
-    uint64_t seq;     /* of the last item */
+    bool firm;    /* the first of them was begun or bound already: its own flags may change now */
+    uint64_t seq; /* of the last item */
     uint64_t bytes, messages;
     bool writer;               /* a writer thread exists */
     bool blocked;              /* whoever sends from here waits for the peer */

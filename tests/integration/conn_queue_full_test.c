@@ -81,6 +81,78 @@ static void test_drop_oldest(void **state)
     tally_free(&t);
 }
 
+/* Several threads that drop each other's messages while they are being sent. */
+enum { CROWD = 3, CROWD_EACH = 200 };
+
+struct crowd {
+    tws_conn *conn;
+    struct tally *tally;
+    uint32_t first;
+    bool taken[CROWD_EACH];
+    unsigned wrong;
+    pthread_t thread;
+};
+
+static void *crowd_main(void *arg)
+{
+    static const uint8_t data[3000];
+    struct crowd *w = arg;
+
+    for (uint32_t i = 0; i < CROWD_EACH; i++) {
+        tws_err err = tws_write_async(w->conn, TWS_BINARY, data, sizeof data, tally_done,
+                                      &w->tally->tickets[w->first + i]);
+
+        w->taken[i] = !err;
+        w->wrong += err && err != TWS_ERR_QUEUE_FULL;
+    }
+    return NULL;
+}
+
+static void *drain_main(void *client)
+{
+    client_drain(client);
+    return NULL;
+}
+
+static void test_drop_oldest_crowd(void **state)
+{
+    struct crowd crowd[CROWD] = {{.conn = NULL}};
+    uint64_t taken = 0;
+    tws_queue_options opt;
+    pthread_t drain;
+    struct tally t;
+    struct rig r;
+
+    (void)state;
+    tws_queue_options_init(&opt);
+    opt.policy = TWS_QUEUE_DROP_OLDEST;
+    opt.max_messages = 1;
+    tally_init(&t, CROWD * CROWD_EACH);
+    rig_open_queue(&r, &opt);
+    support_thread(&drain, drain_main, &r.client);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        crowd[i].conn = r.conn;
+        crowd[i].tally = &t;
+        crowd[i].first = i * CROWD_EACH;
+        support_thread(&crowd[i].thread, crowd_main, &crowd[i]);
+    }
+    for (uint32_t i = 0; i < CROWD; i++) {
+        pthread_join(crowd[i].thread, NULL);
+        assert_int_equal(crowd[i].wrong, 0);
+        for (uint32_t k = 0; k < CROWD_EACH; k++)
+            taken += crowd[i].taken[k];
+    }
+    assert_ok(tws_queue_wait(r.conn, 0));
+    assert_int_equal(queue_stats(r.conn).accepted, taken);
+    WAIT_FOR(atomic_load(&t.total) == taken);
+    for (uint32_t i = 0; i < CROWD * CROWD_EACH; i++)
+        assert_int_equal(atomic_load(&t.calls[i]), crowd[i / CROWD_EACH].taken[i % CROWD_EACH]);
+    tws_abort(r.conn);
+    pthread_join(drain, NULL);
+    rig_close(&r);
+    tally_free(&t);
+}
+
 /* A half-sent message stays, also when that leaves no room. */
 static void test_drop_oldest_keeps_begun(void **state)
 {
@@ -253,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drop_newest),
         cmocka_unit_test(test_drop_oldest),
+        cmocka_unit_test(test_drop_oldest_crowd),
         cmocka_unit_test(test_drop_oldest_keeps_begun),
         cmocka_unit_test(test_policy_close),
         cmocka_unit_test(test_policy_wait),
