@@ -52,7 +52,7 @@ typedef enum tws_client_auth {
  * Chooses what a client gets that asks for a name (SNI). `server_name` is in lower case, or NULL
  * when the client gave none. Returns another server's tws_tls, or NULL for the one that asks, where
  * the certificate is then chosen by name as always. Runs on the connection's own thread, inside its
- * handshake, and should not wait. What it returns stays the caller's and must be valid as long as
+ * handshake, and must not wait. What it returns stays the caller's and must be valid as long as
  * the function may return it; its certificates and its rules for client certificates are used. Where
  * those ask for a certificate, a session that began under another name is refused.
  */
