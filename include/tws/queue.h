@@ -21,8 +21,9 @@
  *
  * Ending. tws_close() and tws_close_start() let queued messages leave before the close frame, as
  * far as they do within the close timeout; a peer that had taken none of them for that long already
- * is not waited for. tws_abort(), the peer's close frame and every error drop them: all their
- * memory goes back at once, and each completes with the code that ended the connection.
+ * is not waited for. tws_abort(), the peer's close frame and every error drop them: their memory
+ * goes back at once, or when their completion has run if they have one, and each completes with the
+ * code that ended the connection.
  *
  * A peer that takes not a byte of what is queued for as long as the write timeout ends the
  * connection with TWS_ERR_STALLED under the policies CLOSE and WAIT. Under DROP_NEWEST and
@@ -53,7 +54,8 @@ extern "C" {
 typedef enum tws_queue_policy {
     /* TWS_ERR_OVERFLOW: the queue is dropped and the connection closed with 1013 (default). */
     TWS_QUEUE_CLOSE = 0,
-    /* The call waits for room, at most `wait`; then TWS_ERR_QUEUE_FULL and the message is not taken. */
+    /* The call waits for room, at most `wait`; then TWS_ERR_QUEUE_FULL and the message is not taken.
+     * It does not wait behind a tws_writer that the calling thread has open itself. */
     TWS_QUEUE_WAIT = 1,
     /* TWS_ERR_QUEUE_FULL at once: the message is not taken. */
     TWS_QUEUE_DROP_NEWEST = 2,
@@ -166,7 +168,8 @@ TWS_API tws_err tws_write_async(tws_conn *c, tws_opcode opcode, const void *data
  *
  * @param c the connection
  * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
- * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_ARGUMENT; any ending of the connection that came first.
+ * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_ARGUMENT; TWS_ERR_STATE when this thread has a tws_writer
+ *         open on c, behind which messages wait; any ending of the connection that came first.
  * Threads: any.
  */
 TWS_API tws_err tws_queue_wait(tws_conn *c, tws_ms ms);

@@ -419,6 +419,11 @@ struct conn_wait {
 };
 int64_t conn_wait_deadline(struct conn_wait *w);
 
+/* Whether the calling thread has a tws_writer open. mu is held. */
+static inline bool conn_own_writer_locked(const tws_conn *c)
+{
+    return c->writer && c->writer_owner == task_self();
+}
 tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w);
 /* The same without waiting; false when somebody else has it. mu is held. */
 bool conn_turn_try_locked(tws_conn *c);

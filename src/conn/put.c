@@ -147,8 +147,10 @@ static tws_err wait_for_room_locked(tws_conn *c, struct conn_queue *q, const str
 {
     if (*deadline < 0)
         *deadline = task_deadline(q->opt.wait);
-    if (*deadline != TASK_NOW && (conn_queue_await_locked(c, *deadline) != TWS_ERR_TIMEOUT ||
-                                  fits_locked(q, q->bytes, q->messages, p->len)))
+    /* Behind this thread's own open writer nothing leaves while it waits. */
+    if (*deadline != TASK_NOW && !conn_own_writer_locked(c) &&
+        (conn_queue_await_locked(c, *deadline) != TWS_ERR_TIMEOUT ||
+         fits_locked(q, q->bytes, q->messages, p->len)))
         return TWS_OK; /* or the connection has ended */
     q->count.wait_timeouts++;
     return TWS_ERR_QUEUE_FULL;

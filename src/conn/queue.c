@@ -333,7 +333,9 @@ tws_err tws_queue_wait(tws_conn *c, tws_ms ms)
         return TWS_OK;
     }
     while (!err && conn_state(c) != CONN_ENDED && !left_locked(q, seq)) {
-        if (ms == TWS_NOWAIT)
+        if (conn_own_writer_locked(c))
+            err = TWS_ERR_STATE; /* nothing leaves before this thread closes it */
+        else if (ms == TWS_NOWAIT)
             err = TWS_ERR_TIMEOUT;
         else
             err = conn_queue_await_locked(c, deadline);

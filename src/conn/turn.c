@@ -106,7 +106,7 @@ tws_err conn_turn_take(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
             err = conn_sticky_locked(c);
             break;
         }
-        if (turn == CONN_TURN_DATA && c->writer && c->writer_owner == task_self()) {
+        if (turn == CONN_TURN_DATA && conn_own_writer_locked(c)) {
             err = TWS_ERR_STATE;
             break;
         }

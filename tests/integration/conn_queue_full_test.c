@@ -39,6 +39,30 @@ static void test_drop_newest(void **state)
     rig_close(&r);
 }
 
+/* A thread does not wait for messages that wait for its own writer. */
+static void test_own_writer(void **state)
+{
+    tws_queue_options opt;
+    tws_writer *w;
+    struct rig r;
+
+    (void)state;
+    tws_queue_options_init(&opt);
+    opt.policy = TWS_QUEUE_WAIT;
+    opt.wait = 0; /* for ever */
+    opt.max_messages = 2;
+    rig_open_queue(&r, &opt);
+    assert_ok(tws_next_writer(r.conn, TWS_TEXT, &w));
+    for (int i = 0; i < 2; i++)
+        assert_ok(tws_write_async(r.conn, TWS_TEXT, hello, 5, NULL, NULL));
+    assert_err(tws_write_async(r.conn, TWS_TEXT, hello, 5, NULL, NULL), TWS_ERR_QUEUE_FULL);
+    assert_err(tws_queue_wait(r.conn, 0), TWS_ERR_STATE);
+    assert_ok(tws_writer_close(w));
+    assert_ok(tws_queue_wait(r.conn, 0));
+    assert_int_equal(queue_stats(r.conn).sent, 2);
+    rig_close(&r);
+}
+
 /* The newest arrive, and one that had begun; the others are told that they were dropped. */
 static void test_drop_oldest(void **state)
 {
@@ -324,6 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drop_newest),
+        cmocka_unit_test(test_own_writer),
         cmocka_unit_test(test_drop_oldest),
         cmocka_unit_test(test_drop_oldest_crowd),
         cmocka_unit_test(test_drop_oldest_keeps_begun),
