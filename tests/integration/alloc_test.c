@@ -3,54 +3,11 @@
  * back, and no harm done when there is none.
  */
 #include "support.h"
+#include "support_counter.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* ---- An allocator that counts, and fails when told ---- */
-
-struct counter {
-    _Atomic long calls, live;
-    _Atomic long fail_from, fail_count; /* calls number fail_from and so many more fail */
-};
-
-static bool fails(struct counter *k)
-{
-    long n = atomic_fetch_add(&k->calls, 1);
-    long from = atomic_load(&k->fail_from);
-
-    return n >= from && n - from < atomic_load(&k->fail_count);
-}
-
-static void *counted_alloc(size_t size, void *arg)
-{
-    struct counter *k = arg;
-    void *p = fails(k) ? NULL : malloc(size);
-
-    if (p)
-        atomic_fetch_add(&k->live, 1);
-    return p;
-}
-
-static void *counted_resize(void *block, size_t size, void *arg)
-{
-    return fails(arg) ? NULL : realloc(block, size);
-}
-
-static void counted_release(void *block, void *arg)
-{
-    struct counter *k = arg;
-
-    atomic_fetch_sub(&k->live, 1);
-    free(block);
-}
-
-static tws_allocator allocator_of(struct counter *k)
-{
-    memset(k, 0, sizeof *k);
-    return (tws_allocator){counted_alloc, counted_resize, counted_release, k};
-}
 
 /* ---- Steady state ---- */
 
@@ -67,7 +24,7 @@ static void test_steady_state(void **state)
     static const size_t lengths[] = {10, 1000, 10000, 50000};
     uint8_t *data = support_alloc(50000);
     struct counter k;
-    tws_allocator a = allocator_of(&k);
+    tws_allocator a = counter_allocator(&k);
     tws_server_options opt;
     struct support_server s;
     struct client c;
@@ -97,7 +54,7 @@ static void test_steady_state(void **state)
 static void test_reuse(void **state)
 {
     struct counter k;
-    tws_allocator a = allocator_of(&k);
+    tws_allocator a = counter_allocator(&k);
     tws_server_options opt;
     struct support_server s;
     tws_server_stats st;
@@ -205,7 +162,7 @@ static void fail_everywhere(long count)
 
     for (n = 0; reached; n++) {
         struct counter k;
-        tws_allocator a = allocator_of(&k);
+        tws_allocator a = counter_allocator(&k);
         tws_server_options opt;
         char address[64];
         tws_server *s;
@@ -256,7 +213,7 @@ static void test_failures_from_there_on(void **state)
 static void test_take_without_memory(void **state)
 {
     struct counter k;
-    tws_allocator a = allocator_of(&k);
+    tws_allocator a = counter_allocator(&k);
     tws_server_options opt;
     tws_message m;
     tws_writer *w;
@@ -288,7 +245,7 @@ static void test_read_without_memory(void **state)
     static uint8_t data[100000], wire[100000 + CLIENT_HEAD_MAX];
     struct sender s = {.piece = 0};
     struct counter k;
-    tws_allocator a = allocator_of(&k);
+    tws_allocator a = counter_allocator(&k);
     tws_server_options opt;
     tws_message m;
     tws_error e;
@@ -343,7 +300,7 @@ static void test_dial_without_memory(void **state)
     static const char *const protocols[] = {"chat"};
     static const tws_header header = {"X-One", "1"};
     struct counter k;
-    tws_allocator a = allocator_of(&k);
+    tws_allocator a = counter_allocator(&k);
     tws_server_options so;
     tws_deflate_options deflate;
     tws_dial_options opt;

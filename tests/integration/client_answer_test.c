@@ -8,22 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct fake fake;
-
-static int listen_fake(void **state)
-{
-    (void)state;
-    fake_listen(&fake, AF_INET, 0);
-    return 0;
-}
-
-static int close_fake(void **state)
-{
-    (void)state;
-    fake_close(&fake);
-    return 0;
-}
-
 /* Answers of status 1xx come first; the answer itself comes byte by byte. */
 static void test_interim_answers(void **state)
 {
@@ -32,8 +16,8 @@ static void test_interim_answers(void **state)
     int fd;
 
     (void)state;
-    dialing_start_fake(&d, &fake, "/", NULL);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", NULL);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_say(fd, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n");
     fake_upgrade(fd, &r, "X-Last: yes\r\n", NULL, 0);
@@ -43,8 +27,8 @@ static void test_interim_answers(void **state)
     close(fd);
     dialing_end(&d);
 
-    dialing_start_fake(&d, &fake, "/", NULL);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", NULL);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     for (int i = 0; i < 9; i++)
         fake_say(fd, "HTTP/1.1 103 Early Hints\r\n\r\n");
@@ -63,8 +47,8 @@ static void test_frames_behind_answer(void **state)
     int fd;
 
     (void)state;
-    dialing_start_fake(&d, &fake, "/", NULL);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", NULL);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_upgrade(fd, &r, "", behind, sizeof behind - 1);
     dialing_join(&d, TWS_OK);
@@ -87,8 +71,8 @@ static void expect_body(const char *answer, int status, const char *body, size_t
     const char *bytes;
     int fd;
 
-    dialing_start_fake(&d, &fake, "/x", NULL);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/x", NULL);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_say(fd, answer);
     close(fd);
@@ -142,8 +126,8 @@ static void test_response_headers(void **state)
     int fd;
 
     (void)state;
-    dialing_start_fake(&d, &fake, "/x", NULL);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/x", NULL);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_say(fd, "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nX: 1\r\nx:   2 \r\nY:\r\n"
                  "Content-Length: 0\r\n\r\n");
@@ -203,13 +187,13 @@ static void test_hooks(void **state)
     opt.on_set_cookie = see_cookie;
     opt.hook_arg = &seen;
     opt.max_redirects = 1;
-    dialing_start_fake(&d, &fake, "/first", &opt);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/first", &opt);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_say(fd, "HTTP/1.1 307 X\r\nSet-Cookie: a=1; Path=/\r\nLocation: /second\r\n"
                  "set-cookie: b=2\r\n\r\n");
     close(fd);
-    fd = fake_accept(&fake);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_upgrade(fd, &r, "Set-Cookie: c=3\r\n", "\x81", 1);
     dialing_join(&d, TWS_OK);
@@ -228,5 +212,5 @@ int main(void)
         cmocka_unit_test(test_hooks),
     };
 
-    return cmocka_run_group_tests_name("client_answer", tests, listen_fake, close_fake);
+    return cmocka_run_group_tests_name("client_answer", tests, group_fake_listen, group_fake_close);
 }

@@ -7,22 +7,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static struct fake fake;
-
-static int listen_fake(void **state)
-{
-    (void)state;
-    fake_listen(&fake, AF_INET, 0);
-    return 0;
-}
-
-static int close_fake(void **state)
-{
-    (void)state;
-    fake_close(&fake);
-    return 0;
-}
-
 static void options_with(tws_dial_options *opt, tws_deflate_options *deflate)
 {
     tws_dial_options_init(opt);
@@ -40,8 +24,8 @@ static int answer_with(struct dialing *d, const tws_dial_options *opt, const cha
 
     if (extensions)
         snprintf(line, sizeof line, "Sec-WebSocket-Extensions: %s\r\n", extensions);
-    dialing_start_fake(d, &fake, "/", opt);
-    fd = fake_accept(&fake);
+    dialing_start_fake(d, &group_fake, "/", opt);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     assert_non_null(fake_header(r.text, "Sec-WebSocket-Extensions"));
     assert_int_equal(
@@ -257,5 +241,6 @@ int main(void)
         cmocka_unit_test(test_bomb),        cmocka_unit_test(test_reserved_bit_on_continuation),
     };
 
-    return cmocka_run_group_tests_name("client_deflate", tests, listen_fake, close_fake);
+    return cmocka_run_group_tests_name("client_deflate", tests, group_fake_listen,
+                                       group_fake_close);
 }

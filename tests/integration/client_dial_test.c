@@ -7,22 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct fake fake;
-
-static int listen_fake(void **state)
-{
-    (void)state;
-    fake_listen(&fake, AF_INET, 0);
-    return 0;
-}
-
-static int close_fake(void **state)
-{
-    (void)state;
-    fake_close(&fake);
-    return 0;
-}
-
 /* ---- Against the library's own server ---- */
 
 static void test_echo(void **state)
@@ -72,7 +56,7 @@ static void expect_request(const char *url, const tws_dial_options *opt, const c
     int fd;
 
     dialing_start(&d, url, opt);
-    fd = fake_accept(&fake);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     assert_string_equal(r.target, target);
     assert_string_equal(r.host, host);
@@ -101,31 +85,31 @@ static void test_request_target(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(url, sizeof url, "ws://127.0.0.1:%u%s", fake.port, cases[i].rest);
-        expect_request(url, NULL, cases[i].target, fake.host);
+        snprintf(url, sizeof url, "ws://127.0.0.1:%u%s", group_fake.port, cases[i].rest);
+        expect_request(url, NULL, cases[i].target, group_fake.host);
     }
-    snprintf(url, sizeof url, "ws://localhost:%u/", fake.port);
-    snprintf(host, sizeof host, "localhost:%u", fake.port);
+    snprintf(url, sizeof url, "ws://localhost:%u/", group_fake.port);
+    snprintf(host, sizeof host, "localhost:%u", group_fake.port);
     expect_request(url, NULL, "/", host);
-    snprintf(url, sizeof url, "ws://%s/a#f", fake.host);
+    snprintf(url, sizeof url, "ws://%s/a#f", group_fake.host);
     assert_err(tws_dial(&c, url, NULL, NULL, &e), TWS_ERR_ADDRESS);
     assert_null(c);
     assert_non_null(strstr(e.text, "fragment"));
-    assert_false(fake_has_caller(&fake));
+    assert_false(fake_has_caller(&group_fake));
 }
 
 /* B160: an IPv6 literal keeps its brackets and its port in Host, and is connected to without them. */
 static void test_request_ipv6(void **state)
 {
-    struct fake saved = fake;
+    struct fake saved = group_fake;
     char url[256];
 
     (void)state;
-    fake_listen(&fake, AF_INET6, 0);
-    snprintf(url, sizeof url, "ws://[::1]:%u/", fake.port);
-    expect_request(url, NULL, "/", fake.host);
-    fake_close(&fake);
-    fake = saved;
+    fake_listen(&group_fake, AF_INET6, 0);
+    snprintf(url, sizeof url, "ws://[::1]:%u/", group_fake.port);
+    expect_request(url, NULL, "/", group_fake.host);
+    fake_close(&group_fake);
+    group_fake = saved;
 }
 
 static void test_request_options(void **state)
@@ -148,14 +132,14 @@ static void test_request_options(void **state)
     opt.host = "inner.example:81";
     opt.cookie = "a=1; b=2";
     opt.conn.user = &opt;
-    snprintf(url, sizeof url, "ws://us%%3Aer:p%%20w@%s/", fake.host);
+    snprintf(url, sizeof url, "ws://us%%3Aer:p%%20w@%s/", group_fake.host);
     /* A colon in the name cannot be said in basic authorisation. */
     dialing_start(&d, url, &opt);
     dialing_join(&d, TWS_ERR_ADDRESS);
     dialing_end(&d);
-    snprintf(url, sizeof url, "ws://user:p%%20w@%s/", fake.host);
+    snprintf(url, sizeof url, "ws://user:p%%20w@%s/", group_fake.host);
     dialing_start(&d, url, &opt);
-    fd = fake_accept(&fake);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     assert_string_equal(r.host, "inner.example:81");
     assert_non_null(strstr(r.text, "\r\nX-One: 1\r\nx-two: a, b\r\nX-One: again\r\n"));
@@ -180,7 +164,7 @@ static void expect_refused_options(const tws_dial_options *opt, const char *word
     tws_error e;
     char url[256];
 
-    snprintf(url, sizeof url, "ws://%s/", fake.host);
+    snprintf(url, sizeof url, "ws://%s/", group_fake.host);
     assert_err(tws_dial(&c, url, opt, &r, &e), TWS_ERR_ARGUMENT);
     assert_null(c);
     assert_null(r);
@@ -190,7 +174,7 @@ static void expect_refused_options(const tws_dial_options *opt, const char *word
         fail_msg("'%s' is not in: %s", word, e.text);
     for (const char *p = e.text; *p; p++)
         assert_true((unsigned char)*p >= 0x20);
-    assert_false(fake_has_caller(&fake));
+    assert_false(fake_has_caller(&group_fake));
 }
 
 /* B166: line ends in what goes into the head. Headers of the handshake are refused by name. */
@@ -296,8 +280,8 @@ static void test_shorter_options(void **state)
     (void)state;
     tws_dial_options_init_sized(opt, size);
     opt->origin = "http://x";
-    dialing_start_fake(&d, &fake, "/", opt);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", opt);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     assert_string_equal(fake_header(r.text, "Origin"), "http://x");
     fake_upgrade(fd, &r, "", NULL, 0);
@@ -317,8 +301,8 @@ static void expect_answer(const tws_dial_options *opt, const char *lines, tws_er
     struct dialing d;
     int fd;
 
-    dialing_start_fake(&d, &fake, "/", opt);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", opt);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     fake_upgrade_bare(fd, &r, lines);
     dialing_join(&d, wanted);
@@ -388,8 +372,8 @@ static void expect_bytes(const tws_dial_options *opt, const char *bytes, tws_err
     struct dialing d;
     int fd;
 
-    dialing_start_fake(&d, &fake, "/", opt);
-    fd = fake_accept(&fake);
+    dialing_start_fake(&d, &group_fake, "/", opt);
+    fd = fake_accept(&group_fake);
     assert_true(fake_read_request(fd, &r));
     if (bytes[0])
         fake_say(fd, bytes);
@@ -443,8 +427,8 @@ static void test_wrong_answers(void **state)
         struct dialing d;
         int fd;
 
-        dialing_start_fake(&d, &fake, "/", NULL);
-        fd = fake_accept(&fake);
+        dialing_start_fake(&d, &group_fake, "/", NULL);
+        fd = fake_accept(&group_fake);
         assert_true(fake_read_request(fd, &r));
         fake_say(fd, answers[i]);
         dialing_join(&d, TWS_ERR_HANDSHAKE);
@@ -470,5 +454,5 @@ int main(void)
         cmocka_unit_test(test_wrong_answers),
     };
 
-    return cmocka_run_group_tests_name("client_dial", tests, listen_fake, close_fake);
+    return cmocka_run_group_tests_name("client_dial", tests, group_fake_listen, group_fake_close);
 }

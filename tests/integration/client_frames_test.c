@@ -11,22 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct fake fake;
-
-static int listen_fake(void **state)
-{
-    (void)state;
-    fake_listen(&fake, AF_INET, 0);
-    return 0;
-}
-
-static int close_fake(void **state)
-{
-    (void)state;
-    fake_close(&fake);
-    return 0;
-}
-
 /* ---- B176: masking keys ---- */
 
 #define CONNECTIONS 10
@@ -72,10 +56,10 @@ static void test_mask_keys(void **state)
     pid_t child;
 
     (void)state;
-    snprintf(url, sizeof url, "ws://%s/", fake.host);
+    snprintf(url, sizeof url, "ws://%s/", group_fake.host);
     for (int i = 0; i < CONNECTIONS; i++) {
         dialing_start_in(&d[i], g, url, NULL);
-        fds[i] = fake_accept(&fake);
+        fds[i] = fake_accept(&group_fake);
         assert_true(fake_read_request(fds[i], &r));
         fake_upgrade(fds[i], &r, "", NULL, 0);
         dialing_join(&d[i], TWS_OK);
@@ -112,7 +96,7 @@ static void expect_end(const void *bytes, size_t len, tws_err wanted, unsigned c
     struct dialing d;
     tws_message m;
     tws_error e;
-    int fd = dialing_open(&d, &fake, NULL);
+    int fd = dialing_open(&d, &group_fake, NULL);
 
     assert_true(client_send_bytes(fd, bytes, len));
     assert_err(tws_read_message(d.conn, &m), wanted);
@@ -213,7 +197,7 @@ static void test_pongs_between_fragments(void **state)
 
     (void)state;
     support_fill(data, STREAMED, 3);
-    pinger.fd = dialing_open(&d, &fake, NULL);
+    pinger.fd = dialing_open(&d, &group_fake, NULL);
     streamer = (struct streamer){.conn = d.conn, .data = data};
     reader_start(&reader, d.conn);
     support_thread(&ping_thread, ping_on, &pinger);
@@ -273,7 +257,7 @@ static void test_timeout_in_frame(void **state)
     support_fill(frame + 2, 80, 5);
     tws_dial_options_init(&opt);
     opt.conn.read_timeout = 30;
-    fd = dialing_open(&d, &fake, &opt);
+    fd = dialing_open(&d, &group_fake, &opt);
     for (size_t cut = 0; cut < sizeof frame; cut += 9) {
         if (cut > 0)
             assert_true(client_send_bytes(fd, frame, cut));
@@ -300,7 +284,7 @@ static void test_keepalive(void **state)
     (void)state;
     tws_dial_options_init(&opt);
     opt.conn.ping_interval = 20;
-    fd = dialing_open(&d, &fake, &opt);
+    fd = dialing_open(&d, &group_fake, &opt);
     reader_start(&reader, d.conn);
     assert_true(fake_read_frame(fd, f));
     assert_int_equal(f->first, CLIENT_FIN | CLIENT_PING);
@@ -314,7 +298,7 @@ static void test_keepalive(void **state)
 
     opt.conn.ping_interval = 0;
     opt.conn.idle_timeout = 30;
-    fd = dialing_open(&d, &fake, &opt);
+    fd = dialing_open(&d, &group_fake, &opt);
     reader_start(&reader, d.conn);
     assert_int_equal(fake_finish(fd), 1001);
     assert_err(reader_join(&reader), TWS_ERR_IDLE);
@@ -331,7 +315,7 @@ static void test_close(void **state)
     int fd;
 
     (void)state;
-    fd = dialing_open(&d, &fake, NULL);
+    fd = dialing_open(&d, &group_fake, NULL);
     fake_send_frame(fd, CLIENT_FIN | CLIENT_CLOSE, "\x0f\xa0why", 5);
     assert_err(tws_read_message(d.conn, &m), TWS_ERR_PEER_CLOSED);
     assert_int_equal(fake_finish(fd), 4000);
@@ -370,7 +354,7 @@ static void test_server_ends_first(void **state)
         struct closer k;
         pthread_t thread;
 
-        p.fd = dialing_open(&d, &fake, NULL);
+        p.fd = dialing_open(&d, &group_fake, NULL);
         k.conn = d.conn;
         support_thread(&thread, close_it, &k);
         assert_true(fake_read_frame(p.fd, f));
@@ -402,5 +386,5 @@ int main(void)
         cmocka_unit_test(test_server_ends_first),
     };
 
-    return cmocka_run_group_tests_name("client_frames", tests, listen_fake, close_fake);
+    return cmocka_run_group_tests_name("client_frames", tests, group_fake_listen, group_fake_close);
 }

@@ -3,51 +3,15 @@
  * no harm done when there is none.
  */
 #include "support.h"
+#include "support_counter.h"
 #include "support_deflate.h"
 
 #include <stdlib.h>
 
-struct counter {
-    _Atomic long calls, live;
-    _Atomic long fail_from, fail_count; /* calls number fail_from and so many more fail */
-};
-
-static bool fails(struct counter *k)
-{
-    long n = atomic_fetch_add(&k->calls, 1);
-    long from = atomic_load(&k->fail_from);
-
-    return n >= from && n - from < atomic_load(&k->fail_count);
-}
-
-static void *counted_alloc(size_t size, void *arg)
-{
-    struct counter *k = arg;
-    void *p = fails(k) ? NULL : malloc(size);
-
-    if (p)
-        atomic_fetch_add(&k->live, 1);
-    return p;
-}
-
-static void *counted_resize(void *block, size_t size, void *arg)
-{
-    return fails(arg) ? NULL : realloc(block, size);
-}
-
-static void counted_release(void *block, void *arg)
-{
-    struct counter *k = arg;
-
-    atomic_fetch_sub(&k->live, 1);
-    free(block);
-}
-
 static void options(tws_server_options *opt, tws_deflate_options *d, tws_allocator *a,
                     struct counter *k, int bits)
 {
-    memset(k, 0, sizeof *k);
-    *a = (tws_allocator){counted_alloc, counted_resize, counted_release, k};
+    *a = counter_allocator(k);
     tws_deflate_options_init(d);
     d->server_no_context_takeover = d->client_no_context_takeover = bits == 0;
     d->server_max_window_bits = d->client_max_window_bits = bits;

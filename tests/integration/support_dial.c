@@ -114,6 +114,22 @@ bool fake_has_caller(struct fake *f)
     return poll(&p, 1, 0) > 0;
 }
 
+struct fake group_fake;
+
+int group_fake_listen(void **state)
+{
+    (void)state;
+    fake_listen(&group_fake, AF_INET, 0);
+    return 0;
+}
+
+int group_fake_close(void **state)
+{
+    (void)state;
+    fake_close(&group_fake);
+    return 0;
+}
+
 int fake_accept(struct fake *f)
 {
     struct pollfd p = {.fd = f->fd, .events = POLLIN};

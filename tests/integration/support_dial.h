@@ -21,6 +21,10 @@ void fake_listen(struct fake *f, int family, uint16_t port);
 /* Listens with so short a queue, and that full, that further connections get no answer. */
 void fake_listen_deaf(struct fake *f, int family, uint16_t port);
 void fake_close(struct fake *f);
+/* One for all tests of a program: fixtures for cmocka_run_group_tests_name(). */
+extern struct fake group_fake;
+int group_fake_listen(void **state);
+int group_fake_close(void **state);
 /* The next connection; the test fails when none comes. */
 int fake_accept(struct fake *f);
 bool fake_has_caller(struct fake *f);
