@@ -160,10 +160,10 @@ static void relayed_pair(struct pair *p, struct relay relays[2], size_t piece)
 static void relayed_close(struct pair *p, struct relay relays[2])
 {
     pair_close(p);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         pthread_join(relays[i].thread, NULL);
+    for (int i = 0; i < 2; i++) /* only now: each is read by the other's thread */
         close(relays[i].to);
-    }
 }
 
 struct sending {
