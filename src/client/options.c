@@ -1,16 +1,13 @@
 /* Options of a dial: defaults and checks. */
 #include "client/dial.h"
 
+#include "base/sized.h"
 #include "conn/queue.h"
 #include "net/connect.h"
 #include "wire/origin.h"
 
 #include <string.h>
 
-#define DEFAULT_HEAD_BYTES 16384
-#define MAX_HEAD_BYTES 65535
-#define DEFAULT_HEAD_FIELDS 100
-#define MAX_HEAD_FIELDS 1000
 #define MIN_ATTEMPT_DELAY 10
 #define MAX_ATTEMPT_DELAY 60000
 
@@ -23,11 +20,10 @@ void tws_dial_options_init_sized(tws_dial_options *opt, size_t size)
     o.timeout = 30000;
     o.attempt_delay = 250;
     o.fd = -1;
-    o.max_head_bytes = DEFAULT_HEAD_BYTES;
-    o.max_head_fields = DEFAULT_HEAD_FIELDS;
+    o.max_head_bytes = HTTP_DEFAULT_BYTES;
+    o.max_head_fields = HTTP_DEFAULT_FIELDS;
     conn_options_init(&o.conn);
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 static tws_err refuse(struct dial *d, const char *what)
@@ -105,13 +101,6 @@ static bool durations_valid(const tws_dial_options *o)
            o->tls_timeout >= 0 && o->handshake_timeout >= 0;
 }
 
-static bool conn_durations_valid(const tws_conn_options *c)
-{
-    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
-           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
-           c->ping_timeout >= 0;
-}
-
 /* What is not allowed; NULL when all is well. */
 static const char *check_values(const tws_dial_options *o)
 {
@@ -121,14 +110,12 @@ static const char *check_values(const tws_dial_options *o)
 
     if (!durations_valid(o))
         return "a timeout is negative";
-    if (!conn_durations_valid(&o->conn))
+    if (!conn_options_durations_valid(&o->conn))
         return "a timeout of the connection options is negative";
     if (o->attempt_delay < MIN_ATTEMPT_DELAY || o->attempt_delay > MAX_ATTEMPT_DELAY)
         return "attempt_delay is not between 10 and 60,000";
-    if (o->max_head_bytes < 256 || o->max_head_bytes > MAX_HEAD_BYTES)
-        return "max_head_bytes is not between 256 and 65,535";
-    if (o->max_head_fields < 8 || o->max_head_fields > MAX_HEAD_FIELDS)
-        return "max_head_fields is not between 8 and 1,000";
+    if (http_limits_fault(o->max_head_bytes, o->max_head_fields))
+        return http_limits_fault(o->max_head_bytes, o->max_head_fields);
     if (o->origin && !token_value_valid(wire_text_of(o->origin)))
         return "origin holds a control character, or blanks at its ends";
     if (o->cookie && !token_value_valid(wire_text_of(o->cookie)))
@@ -157,7 +144,7 @@ tws_err dial_take_options(struct dial *d, const tws_dial_options *opt)
     if (opt) {
         if (opt->size < sizeof opt->size + sizeof opt->headers)
             return refuse(d, "options were not initialised");
-        memcpy(&d->o, opt, opt->size < sizeof d->o ? opt->size : sizeof d->o);
+        base_sized_take(&d->o, sizeof d->o, opt, opt->size);
     }
     d->allocator = d->o.allocator;
     d->cancel = d->o.cancel ? &d->o.cancel->task : NULL;

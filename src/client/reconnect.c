@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/sized.h"
 #include "client/dial.h"
 
 #include <stdio.h>
@@ -17,8 +18,7 @@ void tws_reconnect_options_init_sized(tws_reconnect_options *opt, size_t size)
     o.min_delay = 500;
     o.max_delay = 30000;
     o.stable_after = 10000;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 tws_ms reconnect_delay(const tws_reconnect_options *o, uint32_t n, uint64_t random)
@@ -62,7 +62,7 @@ static void take_dial_options(struct reconnect *r, const tws_dial_options *dial)
 {
     tws_dial_options_init(&r->dial);
     if (dial) /* with its size, which tws_dial() looks at */
-        memcpy(&r->dial, dial, dial->size < sizeof r->dial ? dial->size : sizeof r->dial);
+        base_sized_take(&r->dial, sizeof r->dial, dial, dial->size);
     r->cancel = r->dial.cancel ? &r->dial.cancel->task : NULL;
 }
 
@@ -74,7 +74,7 @@ static tws_err take_options(struct reconnect *r, const tws_reconnect_options *op
     if (opt) {
         if (opt->size < sizeof opt->size + sizeof opt->min_delay)
             return fail(r, TWS_ERR_ARGUMENT, "options were not initialised");
-        memcpy(o, opt, opt->size < sizeof *o ? opt->size : sizeof *o);
+        base_sized_take(o, sizeof *o, opt, opt->size);
     }
     if (!r->url || !r->run)
         return fail(r, TWS_ERR_ARGUMENT, "url or run is NULL");

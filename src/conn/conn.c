@@ -2,6 +2,7 @@
 #include "conn/queue.h"
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "conn/codec.h"
 #include "net/address.h"
 
@@ -24,6 +25,13 @@ void conn_options_init(tws_conn_options *opt)
     opt->min_rate = 64;
     opt->join_replies = true;
     tws_queue_options_init(&opt->queue);
+}
+
+bool conn_options_durations_valid(const tws_conn_options *c)
+{
+    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
+           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
+           c->ping_timeout >= 0;
 }
 
 static void take_options(tws_conn *c, const tws_conn_options *opt)
@@ -320,6 +328,5 @@ void tws_conn_stats_sized(tws_conn *c, tws_stats *out, size_t size)
     }
 
     put_queue_stats(c, &s);
-    memset(out, 0, size);
-    memcpy(out, &s, size < sizeof s ? size : sizeof s);
+    base_sized_give(out, size, &s, sizeof s);
 }

@@ -1,6 +1,8 @@
 /* Compression of a connection: options, what connections share, what is known about it. */
 #include "conn/codec.h"
 
+#include "base/sized.h"
+
 #include <string.h>
 
 #define CHUNK_SIZE 16384
@@ -21,8 +23,7 @@ void tws_deflate_options_init_sized(tws_deflate_options *opt, size_t size)
     o.server_no_context_takeover = true;
     o.client_no_context_takeover = true;
     o.threshold = TWS_DEFLATE_AUTO;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 static bool window_valid(int bits)
@@ -35,7 +36,7 @@ const char *conn_deflate_options(tws_deflate_options *out, const tws_deflate_opt
     tws_deflate_options_init(out);
     if (in->size < offsetof(tws_deflate_options, memory_level))
         return "deflate options were not initialised";
-    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
+    base_sized_take(out, sizeof *out, in, in->size);
     if (out->level < 1 || out->level > 9)
         return "deflate.level is not between 1 and 9";
     if (out->memory_level < 1 || out->memory_level > 9)
@@ -300,7 +301,6 @@ bool tws_conn_deflate_sized(tws_conn *c, tws_deflate_info *out, size_t size)
         i.memory = atomic_load_explicit(&d->out_memory, memory_order_relaxed) +
                    atomic_load_explicit(&d->in_memory, memory_order_relaxed);
     }
-    memset(out, 0, size);
-    memcpy(out, &i, size < sizeof i ? size : sizeof i);
+    base_sized_give(out, size, &i, sizeof i);
     return d != NULL;
 }

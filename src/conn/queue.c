@@ -2,6 +2,7 @@
 #include "conn/queue.h"
 
 #include "base/clock.h"
+#include "base/sized.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,15 +20,14 @@ void tws_queue_options_init_sized(tws_queue_options *opt, size_t size)
     o.max_bytes = MIB;
     o.max_messages = 4096;
     o.wait = 5000;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 /* Ours may be longer or shorter than the caller's; those that were never initialised are defaults. */
 static void normalise(tws_queue_options *out, const tws_queue_options *in)
 {
     tws_queue_options_init(out);
-    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
+    base_sized_take(out, sizeof *out, in, in->size);
     out->size = sizeof *out;
     if (out->high_water == 0)
         out->high_water = out->max_bytes - out->max_bytes / 4;
@@ -105,8 +105,7 @@ void tws_get_queue_sized(tws_conn *c, tws_queue_options *out, size_t size)
     o = q ? q->opt : c->env->queue;
     pthread_mutex_unlock(&c->mu);
     o.size = size;
-    memset(out, 0, size);
-    memcpy(out, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(out, size, &o, sizeof o);
 }
 
 /* ---- Items ---- */
@@ -362,6 +361,5 @@ void tws_queue_stats_sized(tws_conn *c, tws_queue_stats *out, size_t size)
         s.writer_running = q->writer;
         pthread_mutex_unlock(&c->mu);
     }
-    memset(out, 0, size);
-    memcpy(out, &s, size < sizeof s ? size : sizeof s);
+    base_sized_give(out, size, &s, sizeof s);
 }

@@ -1,7 +1,7 @@
 /* What TLS agreed on, and the way to the SSL, for the caller. */
 #include "conn/conn.h"
 
-#include <string.h>
+#include "base/sized.h"
 
 #include <tws/openssl.h>
 
@@ -10,8 +10,7 @@ bool tws_conn_tls_sized(tws_conn *c, tws_tls_info *out, size_t size)
     tws_tls_info info;
 
     net_tls_describe(&c->stream, &info);
-    memset(out, 0, size);
-    memcpy(out, &info, size < sizeof info ? size : sizeof info);
+    base_sized_give(out, size, &info, sizeof info);
     return net_stream_is_tls(&c->stream);
 }
 

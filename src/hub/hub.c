@@ -2,6 +2,7 @@
 #include "hub/hub.h"
 
 #include "base/random.h"
+#include "base/sized.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -18,8 +19,7 @@ void tws_hub_options_init_sized(tws_hub_options *opt, size_t size)
     o.workers = -1;
     o.spread = 256;
     o.max_joined = 1024;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 static uint32_t worker_count(int workers)
@@ -74,7 +74,7 @@ tws_err tws_hub_new(tws_hub **out, const tws_hub_options *opt)
     if (opt && opt->size == 0)
         return TWS_ERR_ARGUMENT;
     if (opt)
-        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+        base_sized_take(&o, sizeof o, opt, opt->size);
     if (o.workers < -1 || o.workers > WORKERS_LIMIT)
         return TWS_ERR_ARGUMENT;
     *out = make(&o);
@@ -206,6 +206,5 @@ void tws_hub_stats_sized(tws_hub *h, tws_hub_stats *out, size_t size)
     pthread_mutex_lock(&h->workers.mu);
     s.workers = h->workers.count;
     pthread_mutex_unlock(&h->workers.mu);
-    memset(out, 0, size);
-    memcpy(out, &s, size < sizeof s ? size : sizeof s);
+    base_sized_give(out, size, &s, sizeof s);
 }

@@ -1,5 +1,6 @@
 /* Publishing: who may go on when, and what is told afterwards. */
 #include "base/clock.h"
+#include "base/sized.h"
 #include "hub/hub.h"
 
 #include <string.h>
@@ -126,8 +127,7 @@ void tws_publish_options_init_sized(tws_publish_options *opt, size_t size)
 
     memset(&o, 0, sizeof o);
     o.size = size;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 tws_err tws_hub_publish(tws_hub *h, const char *room, tws_prepared *p,
@@ -143,7 +143,7 @@ tws_err tws_hub_publish(tws_hub *h, const char *room, tws_prepared *p,
         return TWS_ERR_ARGUMENT;
     tws_publish_options_init(&o);
     if (opt)
-        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+        base_sized_take(&o, sizeof o, opt, opt->size);
     one.except = o.except;
     one.filter = o.filter;
     one.arg = o.arg;

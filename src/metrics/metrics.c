@@ -1,6 +1,7 @@
 /* A server's counters: added up from its connections when somebody asks, and as text. */
 #include <tws/metrics.h>
 
+#include "base/sized.h"
 #include "conn/deflate.h"
 #include "metrics/prometheus.h"
 #include "server/server.h"
@@ -100,8 +101,7 @@ void tws_server_stats_sized(tws_server *s, tws_server_stats *out, size_t size)
     tws_server_stats stats;
 
     collect(s, &stats, &totals);
-    memset(out, 0, size);
-    memcpy(out, &stats, size < sizeof stats ? size : sizeof stats);
+    base_sized_give(out, size, &stats, sizeof stats);
 }
 
 /* ---- Text ---- */

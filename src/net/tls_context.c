@@ -2,6 +2,7 @@
 #include "net/tls_context.h"
 
 #include "base/alloc.h"
+#include "base/sized.h"
 #include "net/tls.h"
 
 #include <openssl/err.h>
@@ -275,7 +276,7 @@ tws_err tws_tls_server_new(tws_tls **out, const tws_tls_server_options *opt, tws
     tws_tls_server_options_init(&o);
     if (!opt || opt->size < sizeof opt->size + sizeof opt->certificates)
         return failed_with(error, TWS_ERR_ARGUMENT, "options were not initialised");
-    memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+    base_sized_take(&o, sizeof o, opt, opt->size);
     what = check_server(&o);
     if (what)
         return failed_with(error, TWS_ERR_ARGUMENT, what);
@@ -296,7 +297,7 @@ tws_err tws_tls_client_new(tws_tls **out, const tws_tls_client_options *opt, tws
     if (opt && opt->size < sizeof opt->size + sizeof opt->ca_file)
         return failed_with(error, TWS_ERR_ARGUMENT, "options were not initialised");
     if (opt)
-        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+        base_sized_take(&o, sizeof o, opt, opt->size);
     if (!version_known(o.min_version))
         return failed_with(error, TWS_ERR_ARGUMENT, "min_version is neither TLS 1.2 nor 1.3");
     if (o.ktls)

@@ -2,6 +2,7 @@
 #include "net/tls_context.h"
 
 #include "base/alloc.h"
+#include "base/sized.h"
 
 #include <string.h>
 
@@ -12,8 +13,7 @@ void tws_tls_server_options_init_sized(tws_tls_server_options *opt, size_t size)
     memset(&o, 0, sizeof o);
     o.size = size;
     o.min_version = TWS_TLS_1_2;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 void tws_tls_client_options_init_sized(tws_tls_client_options *opt, size_t size)
@@ -23,8 +23,7 @@ void tws_tls_client_options_init_sized(tws_tls_client_options *opt, size_t size)
     memset(&o, 0, sizeof o);
     o.size = size;
     o.min_version = TWS_TLS_1_2;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 /* Copies a string if there is one; *ok becomes false when there is no memory. */

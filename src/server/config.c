@@ -1,16 +1,12 @@
 /* Options: defaults, checks, copies. */
 #include "server/upgrade.h"
 
+#include "base/sized.h"
 #include "conn/deflate.h"
 #include "conn/queue.h"
 #include "wire/origin.h"
 
 #include <string.h>
-
-#define DEFAULT_HEAD_BYTES 16384
-#define MAX_HEAD_BYTES 65535
-#define DEFAULT_HEAD_FIELDS 100
-#define MAX_HEAD_FIELDS 1000
 
 void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t size)
 {
@@ -19,19 +15,11 @@ void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t size)
     memset(&o, 0, sizeof o);
     o.size = size;
     o.handshake_timeout = 10000;
-    o.max_head_bytes = DEFAULT_HEAD_BYTES;
-    o.max_head_fields = DEFAULT_HEAD_FIELDS;
+    o.max_head_bytes = HTTP_DEFAULT_BYTES;
+    o.max_head_fields = HTTP_DEFAULT_FIELDS;
     o.server_name = "libtws";
     conn_options_init(&o.conn);
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
-}
-
-static bool durations_valid(const tws_conn_options *c)
-{
-    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
-           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
-           c->ping_timeout >= 0;
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 /* What is not allowed in the options; NULL when all is well. */
@@ -39,14 +27,12 @@ static const char *check(const tws_upgrade_options *o)
 {
     if (o->handshake_timeout < 0)
         return "handshake_timeout is negative";
-    if (!durations_valid(&o->conn))
+    if (!conn_options_durations_valid(&o->conn))
         return "a timeout of the connection options is negative";
     if (conn_queue_check(&o->conn.queue))
         return conn_queue_check(&o->conn.queue);
-    if (o->max_head_bytes < 256 || o->max_head_bytes > MAX_HEAD_BYTES)
-        return "max_head_bytes is not between 256 and 65,535";
-    if (o->max_head_fields < 8 || o->max_head_fields > MAX_HEAD_FIELDS)
-        return "max_head_fields is not between 8 and 1,000";
+    if (http_limits_fault(o->max_head_bytes, o->max_head_fields))
+        return http_limits_fault(o->max_head_bytes, o->max_head_fields);
     if ((o->origin_count > 0 && !o->origins) || (o->subprotocol_count > 0 && !o->subprotocols))
         return "a list is missing";
     for (size_t i = 0; i < o->origin_count; i++)
@@ -145,7 +131,7 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
             *what = "options were not initialised";
             return TWS_ERR_ARGUMENT;
         }
-        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+        base_sized_take(&o, sizeof o, opt, opt->size);
     }
     *what = check(&o);
     if (!*what && o.deflate)

@@ -1,6 +1,7 @@
 /* Starting, stopping and draining a server. */
 #include "server/server.h"
 
+#include "base/sized.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -24,8 +25,7 @@ void tws_server_options_init_sized(tws_server_options *opt, size_t size)
     o.backlog = 4096;
     o.max_connections = 10000;
     tws_upgrade_options_init(&o.upgrade);
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 /* ---- Starting ---- */
@@ -199,7 +199,7 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
     tws_server_options_init(&o);
     if (!opt || opt->size < sizeof opt->size + sizeof opt->listen)
         return failed(error, TWS_ERR_ARGUMENT, 0, what);
-    memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+    base_sized_take(&o, sizeof o, opt, opt->size);
     what = check(&o);
     if (what)
         return failed(error, TWS_ERR_ARGUMENT, 0, what);

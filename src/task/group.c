@@ -2,6 +2,7 @@
 #include <tws/thread.h>
 
 #include "base/alloc.h"
+#include "base/sized.h"
 #include "task/task.h"
 
 #include <errno.h>
@@ -22,8 +23,7 @@ void tws_group_options_init_sized(tws_group_options *opt, size_t size)
 
     memset(&o, 0, sizeof o);
     o.size = size;
-    memset(opt, 0, size);
-    memcpy(opt, &o, size < sizeof o ? size : sizeof o);
+    base_sized_give(opt, size, &o, sizeof o);
 }
 
 static tws_err error_of(int r)
@@ -52,7 +52,7 @@ tws_err tws_group_new(tws_group **out, const tws_group_options *opt)
     if (opt && opt->size < sizeof opt->size + sizeof opt->threads)
         return TWS_ERR_ARGUMENT;
     if (opt)
-        memcpy(&o, opt, opt->size < sizeof o ? opt->size : sizeof o);
+        base_sized_take(&o, sizeof o, opt, opt->size);
     light = o.threads == TWS_THREADS_LIGHT;
     if ((!light && o.threads != TWS_THREADS_KERNEL) || (o.stack_size && o.stack_size < STACK_MIN))
         return TWS_ERR_ARGUMENT;

@@ -514,3 +514,12 @@ size_t http_count(const struct http_head *h, const uint8_t *buf, const char *nam
         n++;
     return n;
 }
+
+const char *http_limits_fault(uint32_t max_bytes, uint32_t max_fields)
+{
+    if (max_bytes < 256 || max_bytes > 65535)
+        return "max_head_bytes is not between 256 and 65,535";
+    if (max_fields < 8 || max_fields > 1000)
+        return "max_head_fields is not between 8 and 1,000";
+    return NULL;
+}

@@ -37,6 +37,12 @@ struct http_field {
     struct http_slice value; /* without the blanks around it */
 };
 
+/* What a head may hold at most, where the user does not say. */
+#define HTTP_DEFAULT_BYTES 16384
+#define HTTP_DEFAULT_FIELDS 100
+/* Whether a user may set these limits: one line why not, NULL when they are fine. */
+const char *http_limits_fault(uint32_t max_bytes, uint32_t max_fields);
+
 /* Where a table of fields can stand behind a head in one block of memory. */
 #define HTTP_TABLE_AT(max_bytes)                                                                   \
     (((size_t)(max_bytes) + _Alignof(struct http_field) - 1) / _Alignof(struct http_field) *       \
