@@ -44,9 +44,9 @@ static tws_hub *make(const tws_hub_options *o)
     h->max_rooms = o->max_rooms;
     h->max_joined = o->max_joined;
     pthread_mutex_init(&h->mu, NULL);
-    if (!base_random(&h->key, sizeof h->key) || !hub_table_init(&h->rooms, o->allocator))
+    if (!base_random(&h->key, sizeof h->key) || !base_table_init(&h->rooms, o->allocator))
         goto no_rooms;
-    if (!hub_table_init(&h->seats, o->allocator))
+    if (!base_table_init(&h->seats, o->allocator))
         goto no_seats;
     h->everyone = room_new(o->allocator, "", 0);
     if (!h->everyone)
@@ -56,9 +56,9 @@ static tws_hub *make(const tws_hub_options *o)
         return h;
     room_free(h->everyone);
 no_everyone:
-    hub_table_destroy(&h->seats);
+    base_table_destroy(&h->seats);
 no_seats:
-    hub_table_destroy(&h->rooms);
+    base_table_destroy(&h->rooms);
 no_rooms:
     pthread_mutex_destroy(&h->mu);
     base_free(o->allocator, h);
@@ -149,13 +149,13 @@ struct room_list {
 /* Keeps all rooms, and the hub. False: no memory. */
 static bool list_rooms(tws_hub *h, struct room_list *list)
 {
-    struct hub_node *n = NULL;
+    struct base_node *n = NULL;
     size_t at = 0;
 
     list->count = 0;
     pthread_mutex_lock(&h->mu);
     list->rooms = base_alloc(h->allocator, (h->rooms.count + 1) * sizeof(struct hub_room *));
-    while (list->rooms && (n = hub_table_walk(&h->rooms, &at, n))) {
+    while (list->rooms && (n = base_table_walk(&h->rooms, &at, n))) {
         struct hub_room *r =
             (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node));
 

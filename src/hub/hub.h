@@ -10,15 +10,15 @@
 #define HUB_HUB_H
 
 #include "base/ref.h"
+#include "base/table.h"
 #include "conn/queue.h"
 #include "hub/room.h"
-#include "hub/table.h"
 
 #include <tws/hub.h>
 
 /* A connection in a room. */
 struct hub_seat {
-    struct hub_node node; /* of hub->seats, by connection and room */
+    struct base_node node; /* of hub->seats, by connection and room */
     struct hub_member *member;
     struct hub_room *room;
     struct hub_seat *next, *prev; /* the member's other rooms */
@@ -76,16 +76,16 @@ struct hub_filtering {
 struct tws_hub {
     struct base_ref refs; /* the owner's, and one of each member */
     const tws_allocator *allocator;
-    struct hub_key key;
+    struct base_key key;
     uint32_t spread, max_rooms, max_joined; /* constant */
 
     task_mutex mu;
-    struct hub_table rooms, seats; /* mu; rooms by name */
-    struct hub_room *everyone;     /* constant; in no table */
-    struct hub_gate gate;          /* mu */
-    uint32_t calls;                /* mu: publishes and visits under way */
-    struct task_queue calls_ended; /* mu: woken when calls becomes 0 */
-    tws_hub_stats stats;           /* mu: sums; the rest is filled in when asked for */
+    struct base_table rooms, seats; /* mu; rooms by name */
+    struct hub_room *everyone;      /* constant; in no table */
+    struct hub_gate gate;           /* mu */
+    uint32_t calls;                 /* mu: publishes and visits under way */
+    struct task_queue calls_ended;  /* mu: woken when calls becomes 0 */
+    tws_hub_stats stats;            /* mu: sums; the rest is filled in when asked for */
     struct hub_workers workers;
     struct hub_filtering *filtering; /* mu */
 };

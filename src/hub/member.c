@@ -5,16 +5,16 @@
 
 /* ---- Rooms ---- */
 
-static struct hub_room *room_of(struct hub_node *n)
+static struct hub_room *room_of(struct base_node *n)
 {
     return (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node));
 }
 
 static struct hub_room *find_room_locked(tws_hub *h, const char *name, size_t len, uint64_t hash)
 {
-    struct hub_node *n = hub_table_first(&h->rooms, hash);
+    struct base_node *n = base_table_first(&h->rooms, hash);
 
-    for (; n; n = hub_table_next(n))
+    for (; n; n = base_table_next(n))
         if (room_of(n)->name_len == len && memcmp(room_of(n)->name, name, len) == 0)
             return room_of(n);
     return NULL;
@@ -24,7 +24,7 @@ struct hub_room *hub_room_use_locked(tws_hub *h, const char *name)
 {
     size_t len = name ? strlen(name) : 0;
     struct hub_room *r =
-        name ? find_room_locked(h, name, len, hub_hash(&h->key, name, len)) : h->everyone;
+        name ? find_room_locked(h, name, len, base_hash(&h->key, name, len)) : h->everyone;
 
     if (r)
         r->users++;
@@ -35,7 +35,7 @@ void hub_room_unuse_locked(tws_hub *h, struct hub_room *r)
 {
     if (--r->users > 0)
         return;
-    hub_table_remove(&h->rooms, &r->node);
+    base_table_remove(&h->rooms, &r->node);
     room_free(r);
 }
 
@@ -53,8 +53,8 @@ static tws_err make_room_locked(tws_hub *h, const char *name, struct hub_room **
     if (!r)
         return TWS_ERR_MEMORY;
     r->users = 1;
-    r->node.hash = hub_hash(&h->key, name, len);
-    hub_table_insert(&h->rooms, &r->node);
+    r->node.hash = base_hash(&h->key, name, len);
+    base_table_insert(&h->rooms, &r->node);
     *out = r;
     return TWS_OK;
 }
@@ -65,14 +65,14 @@ static uint64_t seat_hash(const tws_hub *h, const tws_conn *c, const struct hub_
 {
     uintptr_t pair[2] = {(uintptr_t)c, (uintptr_t)r};
 
-    return hub_hash(&h->key, pair, sizeof pair);
+    return base_hash(&h->key, pair, sizeof pair);
 }
 
 static struct hub_seat *find_seat_locked(tws_hub *h, const tws_conn *c, const struct hub_room *r)
 {
-    struct hub_node *n = hub_table_first(&h->seats, seat_hash(h, c, r));
+    struct base_node *n = base_table_first(&h->seats, seat_hash(h, c, r));
 
-    for (; n; n = hub_table_next(n)) {
+    for (; n; n = base_table_next(n)) {
         struct hub_seat *s = (struct hub_seat *)(void *)n;
 
         if (s->member->conn == c && s->room == r)
@@ -99,13 +99,13 @@ static bool seat_take_locked(tws_hub *h, struct hub_seat *s, struct hub_member *
     s->member = m;
     s->room = r;
     s->node.hash = seat_hash(h, m->conn, r);
-    hub_table_insert(&h->seats, &s->node);
+    base_table_insert(&h->seats, &s->node);
     return true;
 }
 
 static void seat_give_locked(tws_hub *h, struct hub_seat *s)
 {
-    hub_table_remove(&h->seats, &s->node);
+    base_table_remove(&h->seats, &s->node);
     room_exit(s->room, s->slot);
     hub_room_unuse_locked(h, s->room);
 }
@@ -132,8 +132,8 @@ void hub_unref(tws_hub *h)
     if (!base_ref_put(&h->refs))
         return;
     room_free(h->everyone);
-    hub_table_destroy(&h->rooms);
-    hub_table_destroy(&h->seats);
+    base_table_destroy(&h->rooms);
+    base_table_destroy(&h->seats);
     pthread_mutex_destroy(&h->mu);
     base_free(h->allocator, h);
 }
@@ -319,7 +319,7 @@ void hub_empty(tws_hub *h)
 
     pthread_mutex_lock(&h->mu);
     while (h->seats.count > 0) {
-        struct hub_seat *s = (struct hub_seat *)(void *)hub_table_walk(&h->seats, &at, NULL);
+        struct hub_seat *s = (struct hub_seat *)(void *)base_table_walk(&h->seats, &at, NULL);
         struct hub_member *m;
         bool alive;
 

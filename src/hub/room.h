@@ -12,7 +12,7 @@
 #ifndef HUB_ROOM_H
 #define HUB_ROOM_H
 
-#include "hub/table.h"
+#include "base/table.h"
 #include "task/task.h"
 
 #include <tws/hub.h>
@@ -55,8 +55,8 @@ struct room_publish {
 };
 
 struct hub_room {
-    struct hub_node node; /* hub's mu, like users */
-    uint32_t users;       /* members, and calls that are inside */
+    struct base_node node; /* hub's mu, like users */
+    uint32_t users;        /* members, and calls that are inside */
     const tws_allocator *allocator;
 
     task_mutex mu;

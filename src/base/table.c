@@ -1,35 +1,35 @@
-#include "hub/table.h"
+#include "base/table.h"
 
 #include <string.h>
 
 #define BUCKETS_MIN 8
 
-bool hub_table_init(struct hub_table *t, const tws_allocator *a)
+bool base_table_init(struct base_table *t, const tws_allocator *a)
 {
     memset(t, 0, sizeof *t);
     t->allocator = a;
-    t->buckets = base_calloc(a, BUCKETS_MIN * sizeof(struct hub_node *));
+    t->buckets = base_calloc(a, BUCKETS_MIN * sizeof(struct base_node *));
     t->cap = t->used = BUCKETS_MIN;
     t->mask = BUCKETS_MIN - 1;
     return t->buckets != NULL;
 }
 
-void hub_table_destroy(struct hub_table *t)
+void base_table_destroy(struct base_table *t)
 {
     base_free(t->allocator, t->buckets);
 }
 
-static size_t bucket_of(const struct hub_table *t, uint64_t hash)
+static size_t bucket_of(const struct base_table *t, uint64_t hash)
 {
     size_t i = (size_t)hash & t->mask;
 
     return i < t->used ? i : i & (t->mask >> 1);
 }
 
-static bool resize(struct hub_table *t, size_t cap)
+static bool resize(struct base_table *t, size_t cap)
 {
-    struct hub_node **buckets =
-        base_resize(t->allocator, t->buckets, cap * sizeof(struct hub_node *));
+    struct base_node **buckets =
+        base_resize(t->allocator, t->buckets, cap * sizeof(struct base_node *));
 
     if (!buckets)
         return false;
@@ -39,10 +39,10 @@ static bool resize(struct hub_table *t, size_t cap)
 }
 
 /* One bucket more, which takes its share of the nodes of another. */
-static void grow(struct hub_table *t)
+static void grow(struct base_table *t)
 {
     size_t added = t->used;
-    struct hub_node **from, *n;
+    struct base_node **from, *n;
 
     if (t->used == t->cap && !resize(t, 2 * t->cap))
         return;
@@ -63,10 +63,10 @@ static void grow(struct hub_table *t)
 }
 
 /* One bucket less. */
-static void shrink(struct hub_table *t)
+static void shrink(struct base_table *t)
 {
     size_t last = t->used - 1;
-    struct hub_node **to = &t->buckets[last & (t->mask >> 1)];
+    struct base_node **to = &t->buckets[last & (t->mask >> 1)];
 
     while (*to)
         to = &(*to)->next;
@@ -78,9 +78,9 @@ static void shrink(struct hub_table *t)
         resize(t, t->cap / 2); /* if not, it is just larger than need be */
 }
 
-void hub_table_insert(struct hub_table *t, struct hub_node *n)
+void base_table_insert(struct base_table *t, struct base_node *n)
 {
-    struct hub_node **at;
+    struct base_node **at;
 
     t->count++;
     if (t->count > t->used)
@@ -90,9 +90,9 @@ void hub_table_insert(struct hub_table *t, struct hub_node *n)
     *at = n;
 }
 
-void hub_table_remove(struct hub_table *t, struct hub_node *n)
+void base_table_remove(struct base_table *t, struct base_node *n)
 {
-    struct hub_node **at = &t->buckets[bucket_of(t, n->hash)];
+    struct base_node **at = &t->buckets[bucket_of(t, n->hash)];
 
     while (*at != n)
         at = &(*at)->next;
@@ -104,26 +104,26 @@ void hub_table_remove(struct hub_table *t, struct hub_node *n)
         shrink(t);
 }
 
-static struct hub_node *same_hash(struct hub_node *n, uint64_t hash)
+static struct base_node *same_hash(struct base_node *n, uint64_t hash)
 {
     while (n && n->hash != hash)
         n = n->next;
     return n;
 }
 
-struct hub_node *hub_table_first(const struct hub_table *t, uint64_t hash)
+struct base_node *base_table_first(const struct base_table *t, uint64_t hash)
 {
     return same_hash(t->buckets[bucket_of(t, hash)], hash);
 }
 
-struct hub_node *hub_table_next(const struct hub_node *n)
+struct base_node *base_table_next(const struct base_node *n)
 {
     return same_hash(n->next, n->hash);
 }
 
-struct hub_node *hub_table_walk(const struct hub_table *t, size_t *at, struct hub_node *last)
+struct base_node *base_table_walk(const struct base_table *t, size_t *at, struct base_node *last)
 {
-    struct hub_node *n = last ? last->next : NULL;
+    struct base_node *n = last ? last->next : NULL;
 
     while (!n && *at < t->used)
         n = t->buckets[(*at)++];
@@ -162,7 +162,7 @@ static void sip_word(struct sip *s, uint64_t word)
     s->v0 ^= word;
 }
 
-uint64_t hub_hash(const struct hub_key *key, const void *data, size_t len)
+uint64_t base_hash(const struct base_key *key, const void *data, size_t len)
 {
     struct sip s = {key->k0 ^ UINT64_C(0x736f6d6570736575), key->k1 ^ UINT64_C(0x646f72616e646f6d),
                     key->k0 ^ UINT64_C(0x6c7967656e657261), key->k1 ^ UINT64_C(0x7465646279746573)};
