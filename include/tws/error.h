@@ -48,6 +48,7 @@ extern "C" {
     X(TWS_ERR_TRUNCATED, -34, "the peer ended TLS without saying so: data may be missing")         \
     X(TWS_ERR_DEFLATE, -35, "the peer sent compressed data that does not inflate")                 \
     X(TWS_ERR_OVERFLOW, -36, "the peer read too slowly and its send queue overflowed")             \
+    X(TWS_ERR_HANDED_OVER, -37, "the connection was handed to another process")                    \
     X(TWS_ERR_ADDRESS, -40, "the address is not valid or cannot be used")                          \
     X(TWS_ERR_HANDSHAKE, -41, "the opening handshake was not acceptable")                          \
     X(TWS_ERR_REFUSED, -42, "the upgrade was refused")                                             \

@@ -231,6 +231,7 @@ typedef void (*tws_handshake_end_fn)(const tws_error *error, const tws_request *
                                      void *arg);
 
 struct tws_deflate_options; /* deflate.h */
+struct tws_parsed_request;  /* upgrade.h */
 
 /* How opening handshakes are judged. */
 typedef struct tws_upgrade_options {
@@ -262,7 +263,10 @@ typedef struct tws_upgrade_options {
     tws_tls *tls;
     const tws_allocator *allocator; /* default NULL: malloc; must outlive every connection */
     const struct tws_deflate_options *deflate; /* compression (deflate.h); default NULL: none */
-    uint64_t reserved[16];
+    /* The request's head, parsed already (upgrade.h); tws_upgrade() and tws_upgrade_ssl() only, whose
+     * `buffered` then are the bytes behind it. Default NULL. */
+    const struct tws_parsed_request *parsed;
+    uint64_t reserved[15];
     tws_conn_options conn;
 } tws_upgrade_options;
 
@@ -309,6 +313,13 @@ typedef struct tws_server_options {
      * "HOST:PORT", "[IPV6]:PORT", "unix:PATH", "unix:@ABSTRACT"; port 0: any free one. A socket file
      * that nobody listens on is replaced; it is removed when the server stops. Its mode follows the
      * umask. With "plain:" before it, an address is without TLS although the server has `tls`.
+     *
+     * Sockets that listen already: "fd:N", a descriptor of this process; "systemd:NAME", those of that
+     * name among the ones a service manager has passed, "systemd:" all of them (LISTEN_PID,
+     * LISTEN_FDS, LISTEN_FDNAMES, which are left as they are). They are made close-on-exec and
+     * non-blocking, the second for every process that has them. They are the server's once it has
+     * started: closed when it stops, without removing a socket file. A process that wants to listen
+     * on keeps a dup() of its own.
      */
     const char *const *listen;
     size_t listen_count;
@@ -362,7 +373,8 @@ TWS_API tws_err tws_server_start(tws_server **out, const tws_server_options *opt
  * The address that is listened on, with the real port.
  *
  * @param s the server
- * @param index of the address in the options
+ * @param index of the listener: one for each address in the options, in their order; "systemd:" may
+ *        stand for several
  * @param buf where the text goes; zero-terminated whenever size is above 0
  * @param size room in buf
  * @return the length of the text as snprintf() counts; 0 when there is no such index.

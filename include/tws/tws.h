@@ -6,6 +6,7 @@
 #include <tws/conn.h>
 #include <tws/deflate.h>
 #include <tws/error.h>
+#include <tws/handoff.h>
 #include <tws/hub.h>
 #include <tws/metrics.h>
 #include <tws/prepared.h>
@@ -14,5 +15,6 @@
 #include <tws/thread.h>
 #include <tws/tls.h>
 #include <tws/types.h>
+#include <tws/upgrade.h>
 
 #endif
