@@ -332,6 +332,10 @@ static void read_options(int argc, char **argv, tws_server_options *opt, const c
             break;
         case 't':
             opt->threads = strcmp(optarg, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+            if (opt->threads == TWS_THREADS_KERNEL && strcmp(optarg, "kernel") != 0) {
+                fprintf(stderr, "bridge: '%s' is not a kind of thread\n", optarg);
+                exit(EXIT_USAGE);
+            }
             break;
         case 'h':
             fputs(usage, stdout);

@@ -21,6 +21,7 @@ test cmd:/usr/bin/python3 python3
 test cmd:strace strace
 test py:websockets python3-websockets
 test cmd:openssl openssl
+test hdr:jansson.h libjansson-dev
 test cmd:chromium chromium optional
 test cmd:pkg-config pkg-config optional
 check cmd:git git
@@ -33,6 +34,7 @@ check cmd:cppcheck cppcheck
 check cmd:shellcheck shellcheck
 check cmd:mandoc mandoc
 check hdr:cmocka.h libcmocka-dev
+check hdr:jansson.h libjansson-dev
 fuzz cmd:/usr/bin/python3 python3
 fuzz cmd:clang clang
 fuzz rt:fuzzer libclang-rt-dev
