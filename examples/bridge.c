@@ -37,7 +37,6 @@ static struct {
     int patience; /* ms that a program may take to read its input, and to end */
 } settings = {.max_line = 65536, .patience = 5000};
 
-extern char **environ;
 static tws_server *server;
 
 struct session {

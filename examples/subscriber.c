@@ -131,6 +131,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     dial.cancel = settings.cancel = tws_cancel_new();
     if (dial.cancel == NULL || pthread_create(&waiter, NULL, await_signal, &signals) != 0) {
@@ -142,7 +143,7 @@ int main(int argc, char **argv)
     if (err != TWS_ERR_CANCELLED) { /* what another attempt would not mend, or too many attempts */
         fprintf(stderr, "subscriber: %s\n", e.text);
     }
-    pthread_kill(waiter, SIGTERM);
+    pthread_kill(waiter, SIGUSR1); /* it is over */
     pthread_join(waiter, NULL);
     tws_cancel_free(settings.cancel);
     return err == TWS_ERR_CANCELLED ? EXIT_SUCCESS : EXIT_FAILURE;
