@@ -51,6 +51,14 @@ static const char usage[] =
     "  --stack BYTES          stack of a connection's thread (default 262144, light 65536)\n"
     "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
     "  --control-rate N       pings and pongs of a peer per second (default 5000; 0: any)\n"
+    "  --max-rate BYTES       a peer may send per second, on average (default 0: any)\n"
+    "  --max-fragments N      under 4 KiB, in one message (default 65536; 0: any)\n"
+    "  --fragment-rate N      of those per second (default 262144; 0: any)\n"
+    "  --tls-updates N        key updates of a peer in 10 s (default 64; 0: any)\n"
+    "  --max-handshakes N     opening handshakes at one time (default 4096; 0: any number)\n"
+    "  --address-rate N       new connections of one IP address per second (default 0: any)\n"
+    "  --address-burst N      that many of them at once (default: as --address-rate)\n"
+    "  --log                  warnings of the server go to the standard error output\n"
     "  --no-join              send each reply by itself, also when more messages wait\n"
     "  --deflate[=PARAMS]     compress messages with clients that can; PARAMS, with commas "
     "between:\n"
@@ -143,6 +151,14 @@ static void never_called(tws_conn *c, void *arg)
 {
     (void)c;
     (void)arg;
+}
+
+static void log_line(tws_log_level level, const char *text, void *arg)
+{
+    (void)arg;
+    if (level <= TWS_LOG_WARNING) {
+        fprintf(stderr, "echo: %s\n", text);
+    }
 }
 
 /* ---- Options ---- */
@@ -241,6 +257,14 @@ static const struct option options[] = {
     {"stack", required_argument, NULL, 's'},
     {"min-rate", required_argument, NULL, 'r'},
     {"control-rate", required_argument, NULL, 'R'},
+    {"max-rate", required_argument, NULL, 'x'},
+    {"max-fragments", required_argument, NULL, 'f'},
+    {"fragment-rate", required_argument, NULL, 'F'},
+    {"tls-updates", required_argument, NULL, 'U'},
+    {"max-handshakes", required_argument, NULL, 'S'},
+    {"address-rate", required_argument, NULL, 'A'},
+    {"address-burst", required_argument, NULL, 'O'},
+    {"log", no_argument, NULL, 'L'},
     {"no-join", no_argument, NULL, 'j'},
     {"deflate", optional_argument, NULL, 'd'},
     {"tls-cert", required_argument, NULL, 'T'},
@@ -311,6 +335,18 @@ static uint32_t *number_of(struct settings *s, int option)
         return &s->server.upgrade.conn.max_control_rate;
     case 'r':
         return &s->server.upgrade.conn.min_rate;
+    case 'f':
+        return &s->server.upgrade.conn.max_fragments;
+    case 'F':
+        return &s->server.upgrade.conn.max_fragment_rate;
+    case 'U':
+        return &s->server.upgrade.conn.max_tls_updates;
+    case 'S':
+        return &s->server.max_handshakes;
+    case 'A':
+        return &s->server.max_address_rate;
+    case 'O':
+        return &s->server.address_burst;
     default:
         return NULL;
     }
@@ -383,6 +419,12 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         break;
     case 'm':
         s->server.upgrade.conn.max_message = number(name, value, INT64_MAX);
+        break;
+    case 'x':
+        s->server.upgrade.conn.max_rate = number(name, value, INT64_MAX);
+        break;
+    case 'L':
+        s->server.log = log_line;
         break;
     case 't':
         s->server.threads = (tws_threads)word(name, value, kinds);

@@ -51,7 +51,19 @@ typedef struct tws_conn_options {
     bool tcp_delay;     /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
     void *user;         /* first value of tws_conn_user() */
     tws_queue_options queue; /* of tws_write_async(), see queue.h */
-    uint64_t reserved[16];
+    /*
+     * TWS_ERR_FLOOD, 1008: bytes received per second, averaged over 4 s, so that a burst of 4 s'
+     * worth is allowed; the time a handler takes between reads is not held against the peer.
+     * Default 0: no limit.
+     */
+    uint64_t max_rate;
+    /* TWS_ERR_FLOOD, 1008: fragments under 4 KiB received per second, of all messages; default
+     * 262,144; 0: no limit. */
+    uint32_t max_fragment_rate;
+    /* TWS_ERR_FLOOD, 1008: TLS key updates and attempts to renegotiate in 10 s; default 64; 0: no
+     * limit. Not for an SSL * of the application's own that has an info callback. */
+    uint32_t max_tls_updates;
+    uint64_t reserved[14];
 } tws_conn_options;
 
 /*
@@ -422,7 +434,9 @@ typedef enum tws_limit {
     TWS_LIMIT_MESSAGE = 1,
     TWS_LIMIT_WRITE = 2,
     TWS_LIMIT_FRAGMENTS = 3,
-    TWS_LIMIT_CONTROL_RATE = 4
+    TWS_LIMIT_CONTROL_RATE = 4,
+    TWS_LIMIT_RATE = 5,
+    TWS_LIMIT_FRAGMENT_RATE = 6
 } tws_limit;
 
 /**

@@ -41,7 +41,7 @@ extern "C" {
     X(TWS_ERR_PROTOCOL, -27, "the peer broke the WebSocket protocol")                              \
     X(TWS_ERR_UTF8, -28, "the peer sent text that is not valid UTF-8")                             \
     X(TWS_ERR_TOO_BIG, -29, "the peer sent a message larger than the limit")                       \
-    X(TWS_ERR_FLOOD, -30, "the peer sent more control frames or fragments than allowed")           \
+    X(TWS_ERR_FLOOD, -30, "the peer sent more, or more often, than allowed")                       \
     X(TWS_ERR_RESOURCE, -31, "the connection was ended for lack of memory")                        \
     X(TWS_ERR_SLOW, -32, "the peer sent a frame more slowly than the limit allows")                \
     X(TWS_ERR_CLOSE_TIMEOUT, -33, "the peer did not answer the close frame in time")               \

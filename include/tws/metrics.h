@@ -40,6 +40,12 @@ typedef struct tws_server_stats {
     uint64_t queue_bytes, queue_messages; /* queued now, of all connections */
     uint64_t queue_accepted;              /* messages that queued writes took */
     uint64_t queue_dropped_oldest, queue_dropped_newest, queue_wait_timeouts, queue_overflows;
+    uint64_t refused_handshakes; /* max_handshakes */
+    uint64_t refused_rate;       /* max_address_rate */
+    /* Connections ended because their peer passed a limit, by the limit. */
+    uint64_t limit_message, limit_ratio, limit_fragments, limit_fragment_rate, limit_control_rate;
+    uint64_t limit_rate, limit_min_rate, limit_tls_updates, limit_queue;
+    uint64_t log_suppressed; /* lines about such things that were counted instead of told */
 } tws_server_stats;
 
 /**

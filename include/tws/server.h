@@ -344,6 +344,14 @@ typedef struct tws_server_options {
     tws_tls
         *tls; /* wss: certificates, see tls.h; default NULL: upgrade.tls. A reference is taken. */
     tws_upgrade_options upgrade;
+    /* Opening handshakes in progress, TLS included; more are answered with 503 (over TLS: the alert
+     * internal_error); default 4,096; 0: no limit. */
+    uint32_t max_handshakes;
+    /* New connections of one IP address (IPv6: of a /64) per second; more are answered with 429 (over
+     * TLS as above); default 0: no limit. Peers on Unix sockets are not counted. The addresses seen
+     * last are remembered, 8,192 of them. */
+    uint32_t max_address_rate;
+    uint32_t address_burst; /* so many at once are no excess; default 0: max_address_rate */
 } tws_server_options;
 
 /**

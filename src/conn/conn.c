@@ -23,6 +23,8 @@ void conn_options_init(tws_conn_options *opt)
     opt->max_fragments = 65536;
     opt->max_control_rate = 5000;
     opt->min_rate = 64;
+    opt->max_fragment_rate = 262144;
+    opt->max_tls_updates = 64;
     opt->join_replies = true;
     tws_queue_options_init(&opt->queue);
 }
@@ -49,6 +51,9 @@ static void take_options(tws_conn *c, const tws_conn_options *opt)
     atomic_init(&c->limits[TWS_LIMIT_WRITE], opt->max_write);
     atomic_init(&c->limits[TWS_LIMIT_FRAGMENTS], opt->max_fragments);
     atomic_init(&c->limits[TWS_LIMIT_CONTROL_RATE], opt->max_control_rate);
+    atomic_init(&c->limits[TWS_LIMIT_RATE], opt->max_rate);
+    atomic_init(&c->limits[TWS_LIMIT_FRAGMENT_RATE], opt->max_fragment_rate);
+    net_tls_limit_updates(&c->stream, opt->max_tls_updates);
 }
 
 static uint64_t next_id(void)
@@ -76,7 +81,7 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     c->in.buf = c->in.area;
     c->in.cap = c->in.area_cap;
     c->opened = base_clock_coarse_ns();
-    c->last_data = c->control_since = c->opened;
+    c->last_data = c->control_since = c->fragment_since = c->rate_at = c->opened;
     atomic_init(&c->last_rx, c->opened);
     atomic_init(&c->rtt_us, -1);
     conn_queue_options(c, &setup->options->queue);
@@ -231,7 +236,7 @@ tws_ms tws_get_timeout(tws_conn *c, tws_timeout which)
 
 tws_err tws_set_limit(tws_conn *c, tws_limit which, uint64_t value)
 {
-    if (which < TWS_LIMIT_MESSAGE || which > TWS_LIMIT_CONTROL_RATE)
+    if (which < TWS_LIMIT_MESSAGE || which > TWS_LIMIT_FRAGMENT_RATE)
         return TWS_ERR_ARGUMENT;
     atomic_store_explicit(&c->limits[which], value, memory_order_relaxed);
     return TWS_OK;

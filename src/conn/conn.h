@@ -79,6 +79,21 @@ enum conn_state {
     CONN_ENDED    /* shut down; the error record is final */
 };
 
+/* Limits whose passing ends a connection; also the labels of the counters. */
+enum conn_passed {
+    CONN_PASSED_NONE,
+    CONN_PASSED_MESSAGE,
+    CONN_PASSED_RATIO,
+    CONN_PASSED_FRAGMENTS,
+    CONN_PASSED_FRAGMENT_RATE,
+    CONN_PASSED_CONTROL_RATE,
+    CONN_PASSED_RATE,
+    CONN_PASSED_MIN_RATE,
+    CONN_PASSED_TLS_UPDATES,
+    CONN_PASSED_QUEUE,
+    CONN_PASSED_ENDS
+};
+
 /* The error record, small; the public one is made from it when somebody asks. */
 struct conn_error {
     tws_err code;
@@ -91,6 +106,9 @@ struct conn_error {
     uint8_t reason_len;
     char reason[TWS_REASON_MAX];
     const char *detail; /* a constant: what exactly was wrong; NULL */
+    /* The limit that was passed; with got and allowed both 0 when there are no numbers. */
+    enum conn_passed passed;
+    uint64_t got, allowed;
 };
 
 /* Received bytes. The small area behind the connection is used until it proves too small. */
@@ -158,7 +176,7 @@ struct conn_counters { /* each written by one role only, read by anybody */
                           atomic_load_explicit(&(counter), memory_order_relaxed) + (n),            \
                           memory_order_relaxed)
 
-enum { CONN_TIMEOUTS = TWS_TIMEOUT_PING + 1, CONN_LIMITS = TWS_LIMIT_CONTROL_RATE + 1 };
+enum { CONN_TIMEOUTS = TWS_TIMEOUT_PING + 1, CONN_LIMITS = TWS_LIMIT_FRAGMENT_RATE + 1 };
 
 struct tws_conn {
     _Atomic uint64_t refs; /* the callers', and CONN_KEEP for each of the library's own */
@@ -186,7 +204,11 @@ struct tws_conn {
     int64_t ping_mark;       /* what the peer had taken then, see conn_queue_progress() */
     bool drop;               /* the reader is finishing the closing handshake: data is dropped */
     uint32_t control_count;
+    uint32_t fragment_count;
     int64_t control_since;
+    int64_t fragment_since;
+    double rate_level; /* bytes above what max_rate has allowed so far */
+    int64_t rate_at;   /* coarse: when that was worked out */
     tws_control_fn on_ping, on_pong;
     tws_close_fn on_close;
     void *ping_arg, *pong_arg, *close_arg;
@@ -300,7 +322,17 @@ tws_err conn_end(tws_conn *c, const struct conn_cause *cause);
 tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause);
 /* Sends a close frame with that code if it can be sent without waiting long, then ends. */
 tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
-/* The same but for the sending; conn_kick() does that. */
+/* The peer has passed a limit: the same, with both numbers in the record. */
+struct conn_excess {
+    tws_err code;
+    enum conn_passed passed;
+    uint64_t got, allowed;
+    const char *detail;
+};
+tws_err conn_fail_limit(tws_conn *c, const struct conn_excess *e, uint16_t close_code);
+/* Which limit ended it. */
+enum conn_passed conn_passed(tws_conn *c);
+/* As conn_fail() but for the sending; conn_kick() does that. */
 tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
 /* A negative errno from the stream while reading or writing. */
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error);
@@ -377,6 +409,14 @@ tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len);
 tws_err conn_frame_ended(tws_conn *c);
 /* Ends a connection whose frames arrive too slowly. Call after a wait that did not complete one. */
 tws_err conn_frame_slow(tws_conn *c);
+
+/* ---- rate.c ---- */
+
+/* n bytes have come after a wait for them. Ends a connection that receives more than max_rate. */
+tws_err conn_rate_judge(tws_conn *c, size_t n, int64_t waited_from);
+/* One more event of a kind of which only so many are allowed in a second; *count and *since are what
+ * is remembered of them. How many there were when that is too many, else 0. */
+uint32_t conn_rate_excess(uint32_t *count, int64_t *since, uint64_t limit);
 
 /* ---- read.c ---- */
 

@@ -40,6 +40,8 @@ static void record(tws_conn *c, const struct conn_cause *cause)
     c->error.cause = cause->cause;
     c->error.sys_errno = cause->sys_errno;
     c->error.detail = cause->detail;
+    c->error.passed = CONN_PASSED_NONE;
+    c->error.got = c->error.allowed = 0;
 }
 
 /* Whether a cause tells more than what the record says already. */
@@ -103,6 +105,23 @@ tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t c
     return cause->code;
 }
 
+tws_err conn_fail_limit(tws_conn *c, const struct conn_excess *e, uint16_t close_code)
+{
+    struct conn_cause cause = {e->code, TWS_PHASE_READ, TWS_CAUSE_LIMIT, 0, e->detail};
+    tws_err err;
+
+    pthread_mutex_lock(&c->mu);
+    err = conn_fail_locked(c, &cause, close_code);
+    if (c->error.code == e->code && c->error.detail == e->detail) {
+        c->error.passed = e->passed;
+        c->error.got = e->got;
+        c->error.allowed = e->allowed;
+    }
+    pthread_mutex_unlock(&c->mu);
+    conn_kick(c);
+    return err;
+}
+
 tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
 {
     tws_err err;
@@ -135,6 +154,14 @@ tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
     struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, -error, NULL};
     tws_err err;
 
+    if (error == -EOVERFLOW && net_stream_is_tls(&c->stream)) {
+        struct conn_excess e = {TWS_ERR_FLOOD, CONN_PASSED_TLS_UPDATES, 0, 0,
+                                "too many TLS key updates or renegotiations in 10 seconds"};
+
+        e.allowed = net_tls_updates(&c->stream, &e.got);
+        return conn_fail_limit(c, &e, TWS_CLOSE_POLICY_VIOLATION);
+    }
+
     if (error == -ECONNRESET || error == -EPIPE)
         cause.cause = TWS_CAUSE_PEER;
     if (net_stream_is_tls(&c->stream))
@@ -146,6 +173,16 @@ tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
     err = conn_end_locked(c, &cause);
     pthread_mutex_unlock(&c->mu);
     return err;
+}
+
+enum conn_passed conn_passed(tws_conn *c)
+{
+    enum conn_passed passed;
+
+    pthread_mutex_lock(&c->mu);
+    passed = c->error.passed;
+    pthread_mutex_unlock(&c->mu);
+    return passed;
 }
 
 static const char *phase_text(tws_phase phase)
@@ -188,6 +225,9 @@ static void describe(const struct conn_error *e, tws_error *out)
         n += snprintf(out->text + n, room - (size_t)n, " %s", phase_text(e->phase));
     if (e->detail && (size_t)n < room)
         n += snprintf(out->text + n, room - (size_t)n, ": %s", e->detail);
+    if (e->passed && (e->got || e->allowed) && (size_t)n < room)
+        n += snprintf(out->text + n, room - (size_t)n, ": %llu, the limit is %llu",
+                      (unsigned long long)e->got, (unsigned long long)e->allowed);
     if (e->sys_errno && (size_t)n < room) {
         char text[64];
 

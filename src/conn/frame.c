@@ -12,10 +12,9 @@
 /* A frame may be incomplete for so long before its rate is looked at. */
 #define SLOW_GRACE_NS (30 * BASE_NS_PER_S)
 
-static tws_err fail(tws_conn *c, tws_err code, tws_cause who, uint16_t close_code,
-                    const char *detail)
+static tws_err fail(tws_conn *c, tws_err code, uint16_t close_code, const char *detail)
 {
-    struct conn_cause cause = {code, TWS_PHASE_READ, who, 0, detail};
+    struct conn_cause cause = {code, TWS_PHASE_READ, TWS_CAUSE_PEER, 0, detail};
 
     return conn_fail(c, &cause, close_code);
 }
@@ -24,11 +23,14 @@ tws_err conn_frame_slow(tws_conn *c)
 {
     const struct conn_incoming *m = &c->msg;
 
+    struct conn_excess e = {TWS_ERR_SLOW, CONN_PASSED_MIN_RATE, 0, c->min_rate,
+                            "frame arrives too slowly, in bytes per second"};
+
     if (c->min_rate == 0 || m->waited < SLOW_GRACE_NS ||
         m->waited_bytes >= (uint64_t)(m->waited / BASE_NS_PER_S) * c->min_rate)
         return TWS_OK;
-    return fail(c, TWS_ERR_SLOW, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
-                "frame arrives too slowly");
+    e.got = m->waited_bytes / (uint64_t)(m->waited / BASE_NS_PER_S);
+    return conn_fail_limit(c, &e, TWS_CLOSE_POLICY_VIOLATION);
 }
 
 /* Waits for `need` bytes from the read position on. */
@@ -47,20 +49,14 @@ static tws_err want(tws_conn *c, uint32_t need, int64_t deadline)
 
 /* ---- Control frames ---- */
 
-static bool too_many_controls(tws_conn *c)
+static tws_err judge_control_rate(tws_conn *c)
 {
-    uint64_t limit = conn_limit(c, TWS_LIMIT_CONTROL_RATE);
-    int64_t now;
+    struct conn_excess e = {TWS_ERR_FLOOD, CONN_PASSED_CONTROL_RATE, 0,
+                            conn_limit(c, TWS_LIMIT_CONTROL_RATE),
+                            "too many pings and pongs in a second"};
 
-    if (limit == 0 || ++c->control_count <= limit)
-        return false;
-    now = base_clock_coarse_ns();
-    if (now - c->control_since >= BASE_NS_PER_S) {
-        c->control_since = now;
-        c->control_count = 1;
-        return false;
-    }
-    return true;
+    e.got = conn_rate_excess(&c->control_count, &c->control_since, e.allowed);
+    return e.got ? conn_fail_limit(c, &e, TWS_CLOSE_POLICY_VIOLATION) : TWS_OK;
 }
 
 static tws_err handle_ping(tws_conn *c, const uint8_t *data, size_t len)
@@ -103,9 +99,9 @@ static tws_err handle_control(tws_conn *c, const struct wire_frame *f, int64_t d
     c->msg.waited_bytes = 0;
     if (f->opcode == WIRE_CLOSE)
         return conn_peer_closed(c, data, f->len);
-    if (too_many_controls(c))
-        return fail(c, TWS_ERR_FLOOD, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
-                    "too many control frames");
+    err = judge_control_rate(c);
+    if (err)
+        return err;
     err = f->opcode == WIRE_PING ? handle_ping(c, data, f->len) : handle_pong(c, data, f->len);
     if (err)
         return err;
@@ -121,21 +117,42 @@ static tws_err handle_control(tws_conn *c, const struct wire_frame *f, int64_t d
 
 /* A compressed message is measured when it is inflated. Incompressible data grows a little, and
  * blocks that stand for nothing at all must come to an end. */
-static bool too_big(tws_conn *c, const struct wire_frame *f)
+static tws_err judge_size(tws_conn *c, const struct wire_frame *f)
 {
     uint64_t max = conn_limit(c, TWS_LIMIT_MESSAGE);
+    struct conn_excess e = {TWS_ERR_TOO_BIG, CONN_PASSED_MESSAGE, c->msg.message_len + f->len, 0,
+                            "message larger than the limit"};
 
     if (c->drop || max == 0)
-        return false;
+        return TWS_OK;
     if (c->msg.compressed)
         max = max > UINT64_MAX / 4 ? UINT64_MAX / 2 : max * 2 + SMALL_FRAME;
-    return f->len > max || c->msg.message_len > max - f->len;
+    if (f->len <= max && c->msg.message_len <= max - f->len)
+        return TWS_OK;
+    e.allowed = max;
+    return conn_fail_limit(c, &e, TWS_CLOSE_MESSAGE_TOO_BIG);
+}
+
+/* Called for each fragment that is small. */
+static tws_err judge_fragments(tws_conn *c)
+{
+    uint64_t most = conn_limit(c, TWS_LIMIT_FRAGMENTS);
+    struct conn_excess e = {TWS_ERR_FLOOD, CONN_PASSED_FRAGMENTS, ++c->msg.small_frames, most,
+                            "too many small fragments in one message"};
+
+    if (most > 0 && e.got > most)
+        return conn_fail_limit(c, &e, TWS_CLOSE_POLICY_VIOLATION);
+    e.passed = CONN_PASSED_FRAGMENT_RATE;
+    e.allowed = conn_limit(c, TWS_LIMIT_FRAGMENT_RATE);
+    e.detail = "too many small fragments in a second";
+    e.got = conn_rate_excess(&c->fragment_count, &c->fragment_since, e.allowed);
+    return e.got ? conn_fail_limit(c, &e, TWS_CLOSE_POLICY_VIOLATION) : TWS_OK;
 }
 
 static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
 {
     struct conn_incoming *m = &c->msg;
-    uint64_t fragments = conn_limit(c, TWS_LIMIT_FRAGMENTS);
+    tws_err err;
 
     if (!m->in_message) {
         m->opcode = f->opcode;
@@ -144,15 +161,11 @@ static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
         m->small_frames = 0;
         m->utf8 = (struct wire_utf8)WIRE_UTF8_INIT;
     }
-    if (too_big(c, f))
-        return fail(c, TWS_ERR_TOO_BIG, TWS_CAUSE_LIMIT, TWS_CLOSE_MESSAGE_TOO_BIG,
-                    "message larger than the limit");
-    if ((m->in_message || !f->fin) && f->len < SMALL_FRAME) {
-        m->small_frames++;
-        if (fragments > 0 && m->small_frames > fragments)
-            return fail(c, TWS_ERR_FLOOD, TWS_CAUSE_LIMIT, TWS_CLOSE_POLICY_VIOLATION,
-                        "too many small fragments in one message");
-    }
+    err = judge_size(c, f);
+    if (!err && (m->in_message || !f->fin) && f->len < SMALL_FRAME)
+        err = judge_fragments(c);
+    if (err)
+        return err;
     if (m->in_message || !f->fin)
         CONN_COUNT(c->count.fragments_in, 1);
     m->frame = *f;
@@ -174,7 +187,7 @@ tws_err conn_next_frame(tws_conn *c, int64_t deadline)
                                  c->msg.in_message);
 
         if (n < 0)
-            return fail(c, TWS_ERR_PROTOCOL, TWS_CAUSE_PEER, TWS_CLOSE_PROTOCOL_ERROR,
+            return fail(c, TWS_ERR_PROTOCOL, TWS_CLOSE_PROTOCOL_ERROR,
                         wire_fault_text((enum wire_fault) - n));
         if (n == 0)
             err = want(c, conn_input_len(c) + 1, deadline);
@@ -199,8 +212,7 @@ tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len)
     c->last_data = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
     if (m->opcode == WIRE_TEXT && c->check_utf8 && !m->compressed &&
         !wire_utf8_feed(&m->utf8, data, len))
-        return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
-                    "text is not valid UTF-8");
+        return fail(c, TWS_ERR_UTF8, TWS_CLOSE_INVALID_PAYLOAD, "text is not valid UTF-8");
     return TWS_OK;
 }
 
@@ -217,8 +229,7 @@ tws_err conn_frame_ended(tws_conn *c)
     m->in_message = false;
     c->last_data = atomic_load_explicit(&c->last_rx, memory_order_relaxed);
     if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_complete(&m->utf8))
-        return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
-                    "text ends inside a character");
+        return fail(c, TWS_ERR_UTF8, TWS_CLOSE_INVALID_PAYLOAD, "text ends inside a character");
     if (!c->drop) {
         CONN_COUNT(c->count.messages_in, 1);
         CONN_COUNT(c->count.bytes_in, m->compressed ? c->deflate->inflated : m->message_len);

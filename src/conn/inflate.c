@@ -108,13 +108,20 @@ static tws_err judge(tws_conn *c, const uint8_t *data, size_t n)
     uint64_t ratio = c->env->codec->opt.max_ratio;
 
     d->inflated += n;
-    if (max > 0 && d->inflated > max)
-        return fail(c, TWS_ERR_TOO_BIG, TWS_CAUSE_LIMIT, TWS_CLOSE_MESSAGE_TOO_BIG,
-                    "message inflates to more than the limit");
+    if (max > 0 && d->inflated > max) {
+        struct conn_excess e = {TWS_ERR_TOO_BIG, CONN_PASSED_MESSAGE, d->inflated, max,
+                                "message inflates to more than the limit"};
+
+        return conn_fail_limit(c, &e, TWS_CLOSE_MESSAGE_TOO_BIG);
+    }
     if (ratio > 0 && d->inflated > RATIO_FREE &&
-        d->inflated / ratio > m->message_len + m->frame_done)
-        return fail(c, TWS_ERR_TOO_BIG, TWS_CAUSE_LIMIT, TWS_CLOSE_MESSAGE_TOO_BIG,
-                    "message inflates to more than max_ratio allows");
+        d->inflated / ratio > m->message_len + m->frame_done) {
+        struct conn_excess e = {TWS_ERR_TOO_BIG, CONN_PASSED_RATIO, d->inflated,
+                                (m->message_len + m->frame_done) * ratio,
+                                "message inflates to more than max_ratio allows"};
+
+        return conn_fail_limit(c, &e, TWS_CLOSE_MESSAGE_TOO_BIG);
+    }
     if (m->opcode == WIRE_TEXT && c->check_utf8 && !wire_utf8_feed(&m->utf8, data, n))
         return fail(c, TWS_ERR_UTF8, TWS_CAUSE_PEER, TWS_CLOSE_INVALID_PAYLOAD,
                     "text is not valid UTF-8");

@@ -318,6 +318,8 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
 {
     bool partial = c->msg.in_frame || conn_input_len(c) > 0;
     int64_t since = partial ? base_clock_coarse_ns() : 0;
+    uint64_t rate = conn_limit(c, TWS_LIMIT_RATE);
+    int64_t waited_from = rate > 0 ? base_clock_coarse_ns() : 0;
 
     before_wait(c);
     for (;;) {
@@ -339,7 +341,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
             if (n > 0) {
                 heard(c, (size_t)n, since);
                 *got = (size_t)n;
-                return TWS_OK;
+                return rate > 0 ? conn_rate_judge(c, (size_t)n, waited_from) : TWS_OK;
             }
             if (n == 0)
                 return ended_by_peer(c);

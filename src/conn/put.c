@@ -138,6 +138,8 @@ static tws_err overflow_locked(tws_conn *c, struct conn_queue *q)
 
     q->count.overflows++;
     conn_fail_locked(c, &cause, TWS_CLOSE_TRY_AGAIN_LATER);
+    if (c->error.code == cause.code)
+        c->error.passed = CONN_PASSED_QUEUE;
     conn_wake_reader_locked(c);
     return conn_sticky_locked(c);
 }

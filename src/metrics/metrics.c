@@ -53,6 +53,23 @@ static void put_threads(tws_server *s, tws_server_stats *out)
     out->threads = all > out->writers + tellers ? all - out->writers - tellers : 0;
 }
 
+static void put_limits(tws_server *s, tws_server_stats *out, const struct server_totals *t)
+{
+    out->refused_handshakes = t->refused_handshakes;
+    out->refused_rate = t->refused_rate;
+    out->limit_message = t->passed[CONN_PASSED_MESSAGE];
+    out->limit_ratio = t->passed[CONN_PASSED_RATIO];
+    out->limit_fragments = t->passed[CONN_PASSED_FRAGMENTS];
+    out->limit_fragment_rate = t->passed[CONN_PASSED_FRAGMENT_RATE];
+    out->limit_control_rate = t->passed[CONN_PASSED_CONTROL_RATE];
+    out->limit_rate = t->passed[CONN_PASSED_RATE];
+    out->limit_min_rate = t->passed[CONN_PASSED_MIN_RATE];
+    out->limit_tls_updates = t->passed[CONN_PASSED_TLS_UPDATES];
+    out->limit_queue = t->passed[CONN_PASSED_QUEUE];
+    out->log_suppressed = atomic_load(&s->log_refused.total) + atomic_load(&s->log_passed.total) +
+                          atomic_load(&s->log_failed.total);
+}
+
 /* Ended connections and open ones in the same moment, so that no counter ever goes back. */
 static void collect(tws_server *s, tws_server_stats *out, struct server_totals *totals)
 {
@@ -85,6 +102,7 @@ static void collect(tws_server *s, tws_server_stats *out, struct server_totals *
     out->tls_handshakes = totals->tls_1_2 + totals->tls_1_3;
     out->tls_resumed = totals->tls_resumed;
     out->tls_failed = totals->tls_failed;
+    put_limits(s, out, totals);
     put_threads(s, out);
     task_runtime_stats(s->runtime, &tasks);
     out->carriers = tasks.carriers;
@@ -121,7 +139,31 @@ static void put_connections(struct prometheus *p, const tws_server_stats *s)
     prometheus_count(p, refused, "reason", "address", s->refused_address);
     prometheus_count(p, refused, "reason", "descriptors", s->refused_descriptors);
     prometheus_count(p, refused, "reason", "threads", s->refused_threads);
+    prometheus_count(p, refused, "reason", "handshakes", s->refused_handshakes);
+    prometheus_count(p, refused, "reason", "address_rate", s->refused_rate);
     prometheus_counter(p, "tws_pages_total", "Plain HTTP requests answered with a page.", s->pages);
+}
+
+static void put_passed(struct prometheus *p, const tws_server_stats *s)
+{
+    static const char passed[] = "tws_limits_passed_total";
+
+    prometheus_family(
+        p, passed, "counter",
+        "Connections ended because their peer passed a limit, by the limit's option.");
+    prometheus_count(p, passed, "limit", "max_message", s->limit_message);
+    prometheus_count(p, passed, "limit", "max_ratio", s->limit_ratio);
+    prometheus_count(p, passed, "limit", "max_fragments", s->limit_fragments);
+    prometheus_count(p, passed, "limit", "max_fragment_rate", s->limit_fragment_rate);
+    prometheus_count(p, passed, "limit", "max_control_rate", s->limit_control_rate);
+    prometheus_count(p, passed, "limit", "max_rate", s->limit_rate);
+    prometheus_count(p, passed, "limit", "min_rate", s->limit_min_rate);
+    prometheus_count(p, passed, "limit", "max_tls_updates", s->limit_tls_updates);
+    prometheus_count(p, passed, "limit", "queue", s->limit_queue);
+    prometheus_counter(
+        p, "tws_log_lines_suppressed_total",
+        "Lines about refused, failed and ended connections that were too many to log.",
+        s->log_suppressed);
 }
 
 static void put_tls(struct prometheus *p, const struct server_totals *t)
@@ -275,6 +317,7 @@ size_t tws_server_metrics(tws_server *s, char *buf, size_t size)
     collect(s, &stats, &totals);
     put_connections(&p, &stats);
     put_endings(&p, &totals);
+    put_passed(&p, &stats);
     put_tls(&p, &totals);
     put_traffic(&p, &stats);
     put_queues(&p, &stats);

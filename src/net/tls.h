@@ -63,6 +63,11 @@ static inline bool net_stream_is_tls(const struct net_stream *st)
 void net_tls_thread_trim(void);
 /* Version (0x0303, 0x0304) and whether a session was resumed. Of a TLS stream. */
 void net_tls_agreed(struct net_stream *st, int *version, bool *resumed);
+/* How many key updates and attempts to renegotiate a peer may send in 10 s; 0: any number. Beyond
+ * that net_stream_recv gives -EOVERFLOW. Of a plain stream: nothing. */
+void net_tls_limit_updates(struct net_stream *st, uint32_t most);
+/* That number, and how many there have been. */
+uint32_t net_tls_updates(struct net_stream *st, uint64_t *got);
 /* Emptied when the stream is not TLS. */
 void net_tls_describe(struct net_stream *st, tws_tls_info *out);
 /* Why a TLS stream failed; code 0 and "" when it did not. */

@@ -399,6 +399,7 @@ int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t 
     }
     memset(err, 0, sizeof *err);
     set_room(t, st);
+    tls_updates_watch(t);
     st->tls = t;
     st->ops = &tls_stream_ops;
     return 0;

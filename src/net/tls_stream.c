@@ -117,6 +117,8 @@ static size_t decrypt_locked(struct net_tls *t, uint8_t *buf, size_t size)
             continue; /* a message of TLS itself was handled; there is more */
         break;
     }
+    if (!t->failed && tls_updates_too_many_locked(t))
+        t->failed = -EOVERFLOW;
     t->more = !t->got_close && !t->failed && (t->in_left > 0 || SSL_pending(t->ssl) > 0);
     return done;
 }
@@ -502,6 +504,7 @@ void tls_free(struct net_tls *t)
     if (t->ssl) {
         /* Else OpenSSL would take the session for a broken one and not resume it. */
         SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        tls_updates_forget(t);
         SSL_set_bio(t->ssl, NULL, NULL); /* another's reference may outlive us */
         SSL_free(t->ssl);
     }

@@ -34,6 +34,9 @@ struct net_tls {
     bool close_sent;             /* mu: our close_notify is in `out` or has left */
     bool shut_when_empty;        /* mu: shut the sending side down when `out` has left */
     struct net_tls_error *error; /* mu; NULL: none */
+    uint32_t updates;            /* mu: key updates, attempts to renegotiate: since that time */
+    uint32_t updates_max;        /* mu; 0: any number */
+    int64_t updates_since;       /* mu */
 
     /* Reader's. */
     int failed;      /* -errno that reads return from now on; 0 */
@@ -59,6 +62,13 @@ BIO *tls_bio_new(struct net_tls *t);
 struct net_tls *tls_of(const SSL *ssl);
 /* Sends what is pending, without waiting. 0 when nothing is left, -EAGAIN, or -errno. */
 int tls_flush_locked(struct net_tls *t);
+
+/* ---- tls_updates.c ---- */
+
+/* Has what is limited counted from now on. */
+void tls_updates_watch(struct net_tls *t);
+void tls_updates_forget(struct net_tls *t);
+bool tls_updates_too_many_locked(const struct net_tls *t);
 
 /* ---- tls_error.c ---- */
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,8 +22,6 @@
 /* How long listeners rest when the system has no memory for a socket. */
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
-/* Lines about refusals per second. */
-#define LOG_INTERVAL_NS BASE_NS_PER_S
 
 struct refused {
     int fd;
@@ -37,8 +36,6 @@ struct acceptor {
     int spare; /* given up to be able to accept and refuse when there is no other descriptor */
     int64_t rest_until;
     tws_ms backoff;
-    int64_t last_log;
-    uint64_t unlogged;
 };
 
 /* ---- Refusing ---- */
@@ -50,17 +47,27 @@ static void refused_drop(struct acceptor *a, size_t i)
     memmove(a->refused + i, a->refused + i + 1, (a->refused_count - i) * sizeof *a->refused);
 }
 
-static void log_refusal(struct acceptor *a, const char *why)
-{
-    int64_t now = base_clock_ns();
+/* Why a peer is refused: to it, and with numbers to the log. */
+struct refusal {
+    int status;
+    const char *why;
+    uint64_t *counter;      /* server's mu */
+    uint32_t number, limit; /* both 0: there are none */
+};
 
-    a->unlogged++;
-    if (a->last_log && now - a->last_log < LOG_INTERVAL_NS)
+static void log_refusal(struct acceptor *a, const struct refusal *r, const union net_peer *peer)
+{
+    struct base_log_gate *gate = &a->s->log_refused;
+    char address[64];
+
+    if (!a->s->log.fn)
         return;
-    base_logf(&a->s->log, TWS_LOG_WARNING, "refused %llu connections: %s",
-              (unsigned long long)a->unlogged, why);
-    a->last_log = now;
-    a->unlogged = 0;
+    net_peer_text(peer, address, sizeof address);
+    if (r->limit > 0)
+        base_log_limited(&a->s->log, gate, TWS_LOG_WARNING, "refused %s: %s: %u, the limit is %u",
+                         address, r->why, r->number, r->limit);
+    else
+        base_log_limited(&a->s->log, gate, TWS_LOG_WARNING, "refused %s: %s", address, r->why);
 }
 
 /* To a peer that expects TLS: the alert internal_error, which may come before everything else. */
@@ -72,13 +79,15 @@ static void refuse_tls(struct task_socket *sock)
     task_send(sock, &iov, 1);
 }
 
-static void refuse_plain(struct acceptor *a, struct task_socket *sock, const char *why)
+static void refuse_plain(struct acceptor *a, struct task_socket *sock, const struct refusal *why)
 {
     static const struct handshake_header retry[] = {{"Retry-After", "1"}};
-    struct handshake_response r = {.status = 503,
+    char body[96];
+    struct handshake_response r = {.status = why->status,
                                    .server = a->s->cfg->server_name,
-                                   .body = why,
-                                   .body_len = strlen(why),
+                                   .body = body,
+                                   .body_len =
+                                       (size_t)snprintf(body, sizeof body, "%s\n", why->why),
                                    .headers = retry,
                                    .nheaders = 1};
     char text[768];
@@ -91,15 +100,15 @@ static void refuse_plain(struct acceptor *a, struct task_socket *sock, const cha
 
 /* Answers and lets the peer read it: the socket is closed when the peer has closed its side, or
  * after a second. */
-static void refuse(struct acceptor *a, const struct net_listener *l, int fd, const char *why,
-                   uint64_t *counter)
+static void refuse(struct acceptor *a, const struct net_listener *l, int fd,
+                   const union net_peer *peer, const struct refusal *why)
 {
     struct task_socket sock = {.fd = fd};
 
     pthread_mutex_lock(&a->s->mu);
-    ++*counter;
+    ++*why->counter;
     pthread_mutex_unlock(&a->s->mu);
-    log_refusal(a, why);
+    log_refusal(a, why, peer);
     if (l->plain)
         refuse_plain(a, &sock, why);
     else
@@ -132,31 +141,56 @@ static void refused_step(struct acceptor *a, const struct pollfd *fds, size_t co
 
 /* ---- Accepting ---- */
 
-/* Whether one more fits; counts it then. */
-static bool admit(struct acceptor *a, const struct net_listener *l, int fd,
-                  const union net_peer *peer)
+static bool over(uint32_t number, uint32_t limit)
 {
-    tws_server *s = a->s;
+    return limit > 0 && number >= limit;
+}
+
+/* Whether one more fits; counts it then. Else why not. */
+static bool admit_locked(tws_server *s, const union net_peer *peer, struct refusal *r)
+{
+    const tws_server_options *o = &s->opt;
     struct net_peer_key key;
     int counted = 1;
-    bool full;
 
-    pthread_mutex_lock(&s->mu);
     s->totals.accepted++;
-    full = s->opt.max_connections > 0 && s->connections >= s->opt.max_connections;
-    if (!full && s->opt.max_per_address > 0 && net_peer_key(peer, &key))
-        counted =
-            address_table_add(&s->per_address, server_allocator(s), &key, s->opt.max_per_address);
-    if (!full && counted == 1)
-        s->connections++;
-    pthread_mutex_unlock(&s->mu);
-    if (full)
-        refuse(a, l, fd, "the server is full\n", &s->totals.refused_full);
-    else if (counted == 0)
-        refuse(a, l, fd, "too many connections from this address\n", &s->totals.refused_address);
+    if (over(s->connections, o->max_connections)) {
+        *r = (struct refusal){503, "the server is full", &s->totals.refused_full, s->connections,
+                              o->max_connections};
+        return false;
+    }
+    if (over(s->handshaking, o->max_handshakes)) {
+        *r = (struct refusal){503, "too many handshakes at once", &s->totals.refused_handshakes,
+                              s->handshaking, o->max_handshakes};
+        return false;
+    }
+    if (o->max_per_address > 0 && net_peer_key(peer, &key))
+        counted = address_table_add(&s->per_address, server_allocator(s), &key, o->max_per_address);
+    if (counted == 0)
+        *r = (struct refusal){503, "too many connections from this address",
+                              &s->totals.refused_address, o->max_per_address, o->max_per_address};
     else if (counted < 0)
-        refuse(a, l, fd, "no memory\n", &s->totals.refused_threads);
-    return !full && counted == 1;
+        *r = (struct refusal){503, "no memory", &s->totals.refused_threads, 0, 0};
+    if (counted != 1)
+        return false;
+    s->connections++;
+    s->handshaking++;
+    return true;
+}
+
+/* New connections of one address per second. */
+static bool admit_rate(tws_server *s, const union net_peer *peer, struct refusal *r)
+{
+    uint32_t rate = s->opt.max_address_rate;
+    uint32_t burst = s->opt.address_burst > 0 ? s->opt.address_burst : rate;
+    struct net_peer_key key;
+
+    if (rate == 0 || !net_peer_key(peer, &key) ||
+        rate_table_take(&s->rates, &key, base_clock_coarse_ns(), rate, burst))
+        return true;
+    *r = (struct refusal){429, "too many new connections from this address in a second",
+                          &s->totals.refused_rate, burst + 1, rate};
+    return false;
 }
 
 static void serve(struct acceptor *a, const struct net_listener *l, int fd,
@@ -164,20 +198,35 @@ static void serve(struct acceptor *a, const struct net_listener *l, int fd,
 {
     tws_server *s = a->s;
     union net_peer peer;
+    struct refusal r;
+    bool fits;
 
     net_peer_save(&peer, (const struct sockaddr *)addr);
-    if (!admit(a, l, fd, &peer))
-        return;
-    if (server_peer_spawn(s, fd, &peer, l->plain) < 0) {
+    fits = admit_rate(s, &peer, &r);
+    pthread_mutex_lock(&s->mu);
+    if (fits)
+        fits = admit_locked(s, &peer, &r);
+    else
+        s->totals.accepted++;
+    pthread_mutex_unlock(&s->mu);
+    if (fits && server_peer_spawn(s, fd, &peer, l->plain) < 0) {
+        pthread_mutex_lock(&s->mu);
+        s->handshaking--;
+        pthread_mutex_unlock(&s->mu);
         server_forget_socket(s, &peer);
-        refuse(a, l, fd, "no thread\n", &s->totals.refused_threads);
+        r = (struct refusal){503, "no thread", &s->totals.refused_threads, 0, 0};
+        fits = false;
     }
+    if (!fits)
+        refuse(a, l, fd, &peer, &r);
 }
 
 /* There is no descriptor to accept with: give one up, accept, refuse. False: nothing to give. */
 static bool accept_and_refuse(struct acceptor *a, const struct net_listener *l)
 {
+    struct refusal r = {503, "no descriptor", &a->s->totals.refused_descriptors, 0, 0};
     struct sockaddr_storage addr;
+    union net_peer peer;
     socklen_t len;
     int fd;
 
@@ -192,7 +241,8 @@ static bool accept_and_refuse(struct acceptor *a, const struct net_listener *l)
     fd = net_accept(l, &addr, &len);
     if (fd < 0)
         return false;
-    refuse(a, l, fd, "no descriptor\n", &a->s->totals.refused_descriptors);
+    net_peer_save(&peer, (const struct sockaddr *)&addr);
+    refuse(a, l, fd, &peer, &r);
     return true;
 }
 

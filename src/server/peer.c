@@ -31,7 +31,6 @@ static void link_peer(struct server_peer *p)
     if (s->peers)
         s->peers->prev = p;
     s->peers = p;
-    s->handshaking++;
     if (s->draining)
         cut_handshake_locked(p);
     pthread_mutex_unlock(&s->mu);
@@ -103,19 +102,35 @@ void server_add_stats(tws_stats *sum, const tws_stats *one)
     sum->writers_started += one->writers_started;
 }
 
+static void log_passed(struct server_peer *p, const tws_error *e)
+{
+    char address[64];
+
+    if (e->cause != TWS_CAUSE_LIMIT || !p->server->log.fn)
+        return;
+    tws_conn_peer_address(p->conn, address, sizeof address);
+    base_log_limited(&p->server->log, &p->server->log_passed, TWS_LOG_WARNING,
+                     "connection %llu of %s: %s", (unsigned long long)tws_conn_id(p->conn), address,
+                     e->text);
+}
+
 /* A connection has ended: its counters go into the sums in the same moment as it leaves the list. */
 static void count_ended(struct server_peer *p)
 {
     tws_server *s = p->server;
+    enum conn_passed passed;
     size_t error;
     tws_error e;
     tws_stats stats;
 
     tws_conn_error(p->conn, &e);
+    passed = conn_passed(p->conn);
+    log_passed(p, &e);
     pthread_mutex_lock(&s->mu);
     tws_conn_stats(p->conn, &stats);
     server_add_stats(&s->totals.ended, &stats);
     s->totals.closed[close_index(e.close_code)]++;
+    s->totals.passed[passed]++;
     error = (size_t)-e.code;
     if (error < SERVER_ERRORS && e.code != TWS_ERR_CLOSED && e.code != TWS_ERR_PEER_CLOSED)
         s->totals.errors[error]++;
@@ -132,7 +147,7 @@ static void count_not_upgraded(struct server_peer *p, enum upgrade_end end, cons
     tws_server *s = p->server;
 
     if (end != UPGRADE_PAGE && end != UPGRADE_CUT)
-        base_logf(&s->log, TWS_LOG_DEBUG, "%s", e->text);
+        base_log_limited(&s->log, &s->log_failed, TWS_LOG_DEBUG, "%s", e->text);
     pthread_mutex_lock(&s->mu);
     if (end == UPGRADE_PAGE)
         s->totals.pages++;

@@ -24,6 +24,7 @@ void tws_server_options_init_sized(tws_server_options *opt, size_t size)
     o.size = size;
     o.backlog = 4096;
     o.max_connections = 10000;
+    o.max_handshakes = 4096;
     tws_upgrade_options_init(&o.upgrade);
     base_sized_give(opt, size, &o, sizeof o);
 }
@@ -147,7 +148,8 @@ static tws_err start_threads(tws_server *s, tws_error *e)
             return failed(e, TWS_ERR_SYSTEM, -r, "thread");
         s->watcher_runs = true;
     }
-    if (!server_accept_prepare(s))
+    if ((s->opt.max_address_rate > 0 && !rate_table_init(&s->rates, server_allocator(s))) ||
+        !server_accept_prepare(s))
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     s->accept_spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
@@ -179,6 +181,7 @@ static void server_release(tws_server *s)
     base_free(a, s->addresses);
     base_free(a, s->accept_fds);
     address_table_free(&s->per_address, a);
+    rate_table_free(&s->rates, a);
     if (s->accept_spare >= 0) /* the acceptor never ran */
         close(s->accept_spare);
     task_event_destroy(&s->stop);
@@ -314,8 +317,12 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
         pthread_mutex_unlock(&s->mu);
         task_runtime_wait(s->runtime, TASK_FOREVER);
     }
-    if (first)
+    if (first) {
+        base_log_gate_end(&s->log, &s->log_refused, TWS_LOG_WARNING);
+        base_log_gate_end(&s->log, &s->log_passed, TWS_LOG_WARNING);
+        base_log_gate_end(&s->log, &s->log_failed, TWS_LOG_DEBUG);
         end_drain(s);
+    }
     pthread_mutex_lock(&s->mu);
     while (!s->drained)
         task_queue_wait(&s->drain_done, &s->mu, TASK_FOREVER);

@@ -13,6 +13,7 @@
 
 #include "net/listen.h"
 #include "server/address_table.h"
+#include "server/rate_table.h"
 #include "server/upgrade.h"
 
 enum peer_stage {
@@ -39,6 +40,8 @@ struct server_totals {
     tws_stats ended;
     uint64_t accepted, upgraded, pages;
     uint64_t refused_full, refused_address, refused_descriptors, refused_threads;
+    uint64_t refused_handshakes, refused_rate;
+    uint64_t passed[CONN_PASSED_ENDS]; /* connections ended by a limit */
     uint64_t tls_1_2, tls_1_3, tls_resumed, tls_failed;
     uint64_t ends[UPGRADE_ENDS];
     uint64_t closed[SERVER_CLOSE_CODES];
@@ -49,6 +52,7 @@ struct tws_server {
     tws_server_options opt; /* pointers lead into our copies; `upgrade` is in cfg */
     struct upgrade_config *cfg;
     struct base_log log;
+    struct base_log_gate log_refused, log_failed, log_passed; /* by what is told */
     struct task_runtime *runtime;
     struct net_listener *listeners;
     char **addresses;
@@ -62,7 +66,7 @@ struct tws_server {
     task_mutex mu;
     struct server_peer *peers;        /* mu */
     uint32_t connections;             /* mu: sockets that have, or are about to have, a thread */
-    uint32_t open, handshaking;       /* mu: by stage */
+    uint32_t open, handshaking;       /* mu: by stage; handshaking from the accept on */
     bool draining;                    /* mu: new peers are cut, new connections closed */
     bool cutting;                     /* mu: time is up for everybody */
     uint32_t drains;                  /* mu: calls in progress */
@@ -70,6 +74,7 @@ struct tws_server {
     bool was_cut;                     /* mu: a connection had to be cut */
     struct task_queue drain_done;     /* mu */
     struct address_table per_address; /* mu */
+    struct rate_table rates;          /* the acceptor's */
     struct server_totals totals;      /* mu */
 };
 
@@ -89,7 +94,8 @@ void server_accept_main(void *server);
 /* Hands an accepted socket to a thread of its own; plain: without TLS. 0, or -errno: then the socket
  * is the caller's. */
 int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer, bool plain);
-/* A socket that the acceptor counted, with its address, is gone. */
+/* A socket that the acceptor counted, with its address, is gone; its handshake was counted out
+ * before. */
 void server_forget_socket(tws_server *s, const union net_peer *address);
 /* Adds a connection's counters to a sum of them. */
 void server_add_stats(tws_stats *sum, const tws_stats *one);

@@ -50,6 +50,8 @@ static enum upgrade_end io_failed(struct handshake *h, int error)
     if (error == -ETIMEDOUT)
         return ended(h, UPGRADE_TIMED_OUT, "the request or the answer took too long");
     h->sys_errno = -error;
+    if (error == -EOVERFLOW && net_stream_is_tls(&h->stream))
+        return ended(h, UPGRADE_TLS, "too many TLS key updates or renegotiations");
     return ended(h, UPGRADE_DISCONNECTED, "the peer went away");
 }
 

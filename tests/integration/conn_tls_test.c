@@ -188,6 +188,32 @@ static void a_read_timeout_inside_a_record(void **state)
     desk_close(&d);
 }
 
+static void too_many_key_updates_end_the_connection(void **state)
+{
+    struct desk d;
+    tws_message m;
+    tws_error e;
+
+    (void)state;
+    desk_open(&d);
+    for (int i = 0; i < 64; i++) {
+        assert_int_equal(SSL_key_update(d.client.ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+        secure_send(&d.client, "each with a message");
+    }
+    for (int i = 0; i < 64; i++)
+        expect_text(d.conn, "each with a message");
+    assert_int_equal(SSL_key_update(d.client.ssl, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+    secure_send(&d.client, "came together with it");
+    expect_text(d.conn, "came together with it");
+    assert_err(tws_read_message(d.conn, &m), TWS_ERR_FLOOD);
+    tws_conn_error(d.conn, &e);
+    assert_int_equal(e.cause, TWS_CAUSE_LIMIT);
+    assert_int_equal(e.close_code, 1008);
+    assert_non_null(strstr(e.text, "key updates or renegotiations in 10 seconds: 65, "
+                                   "the limit is 64"));
+    desk_close(&d);
+}
+
 /* ---- Ends ---- */
 
 static void a_truncated_stream_is_told_from_an_ended_one(void **state)
@@ -534,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_forged_record_has_a_reason_of_its_own),
         cmocka_unit_test(closing_while_a_reader_is_inside),
         cmocka_unit_test(key_updates_while_a_write_waits),
+        cmocka_unit_test(too_many_key_updates_end_the_connection),
         cmocka_unit_test(what_was_agreed_can_be_asked),
         cmocka_unit_test(a_plain_connection_has_none_of_it),
         cmocka_unit_test(an_address_may_be_plain),

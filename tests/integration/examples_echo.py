@@ -33,7 +33,9 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""))
         for option in ("--listen", "--unix", "--max-message", "--max-connections",
                        "--max-per-address", "--threads", "--carriers", "--stack",
-                       "--no-join", "--metrics", "--min-rate",
+                       "--no-join", "--metrics", "--min-rate", "--control-rate", "--max-rate",
+                       "--max-fragments", "--fragment-rate", "--tls-updates", "--max-handshakes",
+                       "--address-rate", "--address-burst", "--log",
                        "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
                        "--write-timeout", "--close-timeout", "--writer", "--queue-bytes",
                        "--queue-messages", "--queue-policy", "--queue-wait"):
