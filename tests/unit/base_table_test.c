@@ -1,4 +1,4 @@
-/* The hub's hash table: grows and shrinks a bucket at a time and loses nobody. */
+/* The hash table: grows and shrinks a bucket at a time and loses nobody. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
