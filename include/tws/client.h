@@ -26,6 +26,8 @@ extern "C" {
 #endif
 
 struct tws_deflate_options; /* deflate.h */
+struct tws_events;          /* event.h */
+struct tws_group;           /* thread.h */
 
 /* What the server answered, kept for who wants to look at it. */
 typedef struct tws_response tws_response;
@@ -129,7 +131,25 @@ typedef struct tws_dial_options {
     uint32_t max_head_bytes;        /* of an answer's head; default 16,384; 256 to 65,535 */
     uint32_t max_head_fields;       /* header lines; default 100; 8 to 1,000 */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive the connection */
-    uint64_t reserved[16];
+
+    /* ---- Events ---- */
+
+    /*
+     * Run the connection by these handlers (event.h; copied), on a thread of its own that begins
+     * when tws_dial() has succeeded and has a reference of its own: giving back the caller's ends
+     * nothing. on_open may come before tws_dial() returns. After a failure there are no events.
+     * Default NULL: the caller reads.
+     */
+    const struct tws_events *events;
+    void *events_arg; /* handed to them */
+    /*
+     * A thread of this group dials and runs the events; the caller waits for the dial.
+     * tws_group_free() joins it. Default NULL: on a thread of a server or group, one more of the
+     * same; else a kernel thread of the library's own, which frees itself. tws_events_wait() waits
+     * for either's on_close.
+     */
+    struct tws_group *group;
+    uint64_t reserved[13];
     tws_conn_options conn;
 } tws_dial_options;
 
@@ -161,7 +181,8 @@ TWS_API void tws_dial_options_init_sized(tws_dial_options *opt, size_t size);
  * The error's phase tells how far it came (TWS_PHASE_RESOLVE, _CONNECT, _PROXY, _TLS, _HANDSHAKE),
  * its text names the URL's or option's fault, the host, the address.
  *
- * @param out set to the connection, with one reference; NULL on failure
+ * @param out set to the connection, with one reference; NULL on failure. May be NULL with option
+ *        events, whose thread keeps the connection.
  * @param url the address, as above
  * @param opt options, or NULL for the defaults; not needed after the call
  * @param response set to the last answer received, if it was valid HTTP, also on failure; else to
@@ -323,11 +344,11 @@ TWS_API void tws_reconnect_options_init_sized(tws_reconnect_options *opt, size_t
  * Dials, runs a function on the connection, closes it, and begins anew until told to stop.
  *
  * @param url as for tws_dial()
- * @param dial as for tws_dial(), without fd; or NULL. Its `cancel` ends the whole loop, and closes
+ * @param dial as for tws_dial(), without fd and group; or NULL. Its `cancel` ends the whole loop, and closes
  *        the connection that is open at that moment with 1001.
  * @param opt options, or NULL for the defaults
  * @param run called with each connection, as a server's handler; to stop, it calls tws_cancel_now()
- *        on the handle in `dial`
+ *        on the handle in `dial`. NULL with dial->events: each connection is run by those.
  * @param arg handed to run
  * @param error filled when not NULL: why the last attempt failed
  * @return TWS_ERR_CANCELLED; TWS_ERR_ARGUMENT, TWS_ERR_ADDRESS, TWS_ERR_CERTIFICATE,

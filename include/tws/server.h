@@ -232,6 +232,7 @@ typedef void (*tws_handshake_end_fn)(const tws_error *error, const tws_request *
 
 struct tws_deflate_options; /* deflate.h */
 struct tws_parsed_request;  /* upgrade.h */
+struct tws_events;          /* event.h */
 
 /* How opening handshakes are judged. */
 typedef struct tws_upgrade_options {
@@ -326,7 +327,10 @@ typedef struct tws_server_options {
     int backlog;     /* default 4,096, which the system may lower */
     bool reuse_port; /* SO_REUSEPORT: several processes share an address; default false */
     tws_connection_fn on_connection;
-    void *arg;                /* handed to on_connection, and to the hooks unless hook_arg is set */
+    /* In place of on_connection: handlers, see event.h. Copied. Default NULL. An on_connection that
+     * calls tws_run() chooses for each connection. */
+    const struct tws_events *events;
+    void *arg;                /* handed to these, and to the hooks unless hook_arg is set */
     uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */
     uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503.
                                  Peers on Unix sockets are not counted. */
@@ -368,7 +372,8 @@ TWS_API void tws_server_options_init_sized(tws_server_options *opt, size_t size)
  * Listens on all addresses and begins to accept, on a thread of its own.
  *
  * @param out set to the server before the first hook or handler can run
- * @param opt the options; copied, strings too. on_connection and at least one address are needed.
+ * @param opt the options; copied, strings too. on_connection or events, and at least one address, are
+ *        needed.
  * @param error filled on failure when not NULL; its text names the address
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_ADDRESS: an address cannot be listened on, see
  *         sys_errno; TWS_ERR_MEMORY; TWS_ERR_SYSTEM.

@@ -6,12 +6,15 @@
 #include <tws/conn.h>
 #include <tws/deflate.h>
 #include <tws/error.h>
+#include <tws/event.h>
 #include <tws/handoff.h>
 #include <tws/hub.h>
+#include <tws/map.h>
 #include <tws/metrics.h>
 #include <tws/prepared.h>
 #include <tws/queue.h>
 #include <tws/server.h>
+#include <tws/session.h>
 #include <tws/thread.h>
 #include <tws/tls.h>
 #include <tws/types.h>

@@ -120,15 +120,14 @@ static tws_err name_cancel(struct dial *d, tws_err err)
     return dial_fail(d, TWS_ERR_CANCELLED, d->error->phase, 0, "by tws_cancel_now()");
 }
 
-tws_err tws_dial(tws_conn **out, const char *url, const tws_dial_options *opt,
+tws_err dial_run(tws_conn **out, const char *url, const tws_dial_options *opt,
                  tws_response **response, tws_error *error)
 {
     struct dial d;
-    tws_error local = {.code = TWS_OK};
     tws_err err;
 
     memset(&d, 0, sizeof d);
-    d.error = error ? error : &local;
+    d.error = error;
     memset(d.error, 0, sizeof *d.error);
     d.keep_response = response != NULL;
     d.trusted = true;

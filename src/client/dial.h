@@ -63,7 +63,16 @@ struct dial {
     tws_conn *conn;         /* result */
 };
 
+/* ---- dial.c ---- */
+
+/* tws_dial() but for the events: the caller reads. error is not NULL. */
+tws_err dial_run(tws_conn **out, const char *url, const tws_dial_options *opt,
+                 tws_response **response, tws_error *error);
+
 /* ---- options.c ---- */
+
+/* The caller's, of any size, over the defaults. False: they were not initialised. */
+bool dial_options_take(tws_dial_options *own, const tws_dial_options *opt);
 
 /* Copies and checks. TWS_OK or TWS_ERR_ARGUMENT with the error filled. */
 tws_err dial_take_options(struct dial *d, const tws_dial_options *opt);

@@ -135,17 +135,23 @@ static const char *check_values(const tws_dial_options *o)
     return NULL;
 }
 
+bool dial_options_take(tws_dial_options *own, const tws_dial_options *opt)
+{
+    tws_dial_options_init(own);
+    if (opt && opt->size < sizeof opt->size + sizeof opt->headers)
+        return false;
+    if (opt)
+        base_sized_take(own, sizeof *own, opt, opt->size);
+    return true;
+}
+
 tws_err dial_take_options(struct dial *d, const tws_dial_options *opt)
 {
     const char *what;
     tws_err err;
 
-    tws_dial_options_init(&d->o);
-    if (opt) {
-        if (opt->size < sizeof opt->size + sizeof opt->headers)
-            return refuse(d, "options were not initialised");
-        base_sized_take(&d->o, sizeof d->o, opt, opt->size);
-    }
+    if (!dial_options_take(&d->o, opt))
+        return refuse(d, "options were not initialised");
     d->allocator = d->o.allocator;
     d->cancel = d->o.cancel ? &d->o.cancel->task : NULL;
     what = check_values(&d->o);

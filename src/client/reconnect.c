@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/sized.h"
 #include "client/dial.h"
+#include "event/event.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +37,9 @@ struct reconnect {
     tws_reconnect_options o;
     const char *url;
     tws_dial_options dial;
-    tws_connection_fn run;
+    tws_connection_fn run; /* NULL: events */
     void *arg;
+    tws_events events;
     struct task_cancel *cancel; /* NULL: nobody can */
     tws_error *error;
     uint32_t unstable; /* attempts in a row that failed or whose connection did not last */
@@ -66,9 +68,23 @@ static void take_dial_options(struct reconnect *r, const tws_dial_options *dial)
     r->cancel = r->dial.cancel ? &r->dial.cancel->task : NULL;
 }
 
+/* Who handles each connection. What is wrong; NULL: nothing. */
+static const char *take_handlers(struct reconnect *r)
+{
+    const tws_events *events = r->dial.events;
+
+    r->dial.events = NULL; /* they run here, not on threads of the dials */
+    if (r->dial.group)
+        return "a group cannot be named: all happens on the calling thread";
+    if (!r->run == !events)
+        return "neither run nor events, or both";
+    return events ? event_take(&r->events, events) : NULL;
+}
+
 static tws_err take_options(struct reconnect *r, const tws_reconnect_options *opt)
 {
     tws_reconnect_options *o = &r->o;
+    const char *what = take_handlers(r);
 
     tws_reconnect_options_init(o);
     if (opt) {
@@ -76,8 +92,10 @@ static tws_err take_options(struct reconnect *r, const tws_reconnect_options *op
             return fail(r, TWS_ERR_ARGUMENT, "options were not initialised");
         base_sized_take(o, sizeof *o, opt, opt->size);
     }
-    if (!r->url || !r->run)
-        return fail(r, TWS_ERR_ARGUMENT, "url or run is NULL");
+    if (!r->url)
+        what = "url is NULL";
+    if (what)
+        return fail(r, TWS_ERR_ARGUMENT, what);
     if (r->dial.fd >= 0)
         return fail(r, TWS_ERR_ARGUMENT, "a descriptor cannot be dialled again");
     if (o->max_delay == TWS_NO_LIMIT)
@@ -112,7 +130,10 @@ static void serve(struct reconnect *r, tws_conn *c)
     struct task_cancel_link link;
 
     if (task_cancel_join(&link, r->cancel, go_away, c)) {
-        r->run(c, r->arg);
+        if (r->run)
+            r->run(c, r->arg);
+        else if (event_claim(c))
+            event_run(c, &r->events, r->dial.events_arg);
         task_cancel_leave(&link);
         conn_finish(c, TWS_CLOSE_NORMAL);
     } else {

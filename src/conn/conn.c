@@ -128,6 +128,7 @@ static void conn_free(tws_conn *c)
 {
     struct conn_env *env = c->env;
 
+    base_dict_free(atomic_load(&c->session));
     if (c->hold)
         hold_slot_put(env->hold, c->hold);
     c->in.rd = c->in.wr;

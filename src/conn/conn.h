@@ -13,6 +13,7 @@
 
 #include <tws/conn.h>
 
+#include "base/dict.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/ref.h"
@@ -94,6 +95,13 @@ enum conn_passed {
     CONN_PASSED_ENDS
 };
 
+/* By events. */
+enum conn_handled {
+    CONN_HANDLED_NOT,
+    CONN_HANDLED_NOW, /* or about to be */
+    CONN_HANDLED_DONE /* on_close has returned */
+};
+
 /* The error record, small; the public one is made from it when somebody asks. */
 struct conn_error {
     tws_err code;
@@ -130,7 +138,8 @@ struct conn_input {
 /* A message that is put together in a buffer of its own, which may become the caller's. */
 struct conn_owned {
     const tws_allocator *allocator;
-    uint64_t pad;
+    _Atomic uint32_t refs; /* once it is a taken message: holders */
+    bool lent;             /* by the library, which frees it, to a handler that may take it */
     uint8_t data[];
 };
 struct conn_assembly {
@@ -183,6 +192,8 @@ struct tws_conn {
     bool server;           /* our side */
     bool check_utf8;       /* constant */
     bool join;             /* constant */
+    bool telling;          /* env->mu: in env's list */
+    uint8_t handled;       /* mu: enum conn_handled */
     struct conn_env *env;
     struct net_stream stream;
     union net_peer peer; /* constant */
@@ -228,7 +239,8 @@ struct tws_conn {
     uint8_t pong_data[WIRE_CONTROL_MAX];
     _Atomic bool reader_wanted; /* somebody waits for `reading` to become false */
     struct task_queue turns;    /* threads that want the writer's role */
-    struct task_queue events;   /* threads that wait for the reader to leave or for the end */
+    struct task_queue events;   /* threads that wait for the reader to leave or for the end; also
+                                   for the end of `handled` */
     struct conn_error error;
     tws_writer *writer; /* an open streaming writer, on the heap of its owner */
     uintptr_t writer_owner;
@@ -247,7 +259,9 @@ struct tws_conn {
     _Atomic(struct conn_queue *) queue; /* set once, under mu; NULL: nothing was ever queued */
     struct conn_end_hook *end_hooks;    /* mu */
     tws_conn *tell_next;                /* env->mu */
-    bool telling;                       /* env->mu: in env's list */
+
+    _Atomic(struct base_dict *) session; /* set once; NULL: nothing was ever stored */
+    struct event_run *run;               /* mu: events are being run; NULL */
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
@@ -295,6 +309,10 @@ void conn_keep(tws_conn *c);
 void conn_drop(tws_conn *c);
 /* Takes a reference as tws_conn_ref() does, if the callers still have one. */
 bool conn_try_ref(tws_conn *c);
+
+/* A thread of the same kind as the calling one, if that is the library's, else as the connection's
+ * own helpers. 0 or -errno. */
+int conn_spawn(tws_conn *c, void (*fn)(void *), void *arg);
 
 /* ---- tell.c: callbacks ---- */
 
@@ -427,6 +445,10 @@ bool conn_assembly_resize(tws_conn *c, size_t cap);
 void conn_assembly_free(tws_conn *c);
 /* Ends the connection for lack of memory. */
 tws_err conn_read_no_memory(tws_conn *c);
+/* A taken message is shown to a handler, which may take it once more; then the library's hold on it
+ * is given back. */
+void conn_message_lend(tws_message *m);
+void conn_message_reclaim(tws_message *m);
 /* Reads and drops what is left of the message that is being received. */
 tws_err conn_skip_message(tws_conn *c, int64_t deadline);
 

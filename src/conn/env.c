@@ -83,6 +83,13 @@ int conn_env_spawn(struct conn_env *env, void (*fn)(void *), void *arg)
     return r;
 }
 
+int conn_spawn(tws_conn *c, void (*fn)(void *), void *arg)
+{
+    struct task_runtime *rt = task_current_runtime();
+
+    return rt ? task_spawn(rt, fn, arg) : conn_env_spawn(c->env, fn, arg);
+}
+
 void conn_env_serve(struct conn_env *env, struct task_runtime *rt)
 {
     pthread_mutex_lock(&env->mu);

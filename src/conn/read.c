@@ -295,13 +295,26 @@ tws_err tws_read_message(tws_conn *c, tws_message *m)
     return err;
 }
 
+/* ---- Messages that are somebody's own ---- */
+
+/* One that is taken already: nothing, unless a handler takes what it was only lent. */
+static void take_lent(struct conn_owned *block)
+{
+    if (!block->lent)
+        return;
+    block->lent = false;
+    atomic_fetch_add_explicit(&block->refs, 1, memory_order_relaxed);
+}
+
 tws_err tws_message_take(tws_conn *c, tws_message *m)
 {
     struct conn_assembly *w = &c->msg.whole;
-    struct conn_owned *block;
+    struct conn_owned *block = m->owner;
 
-    if (m->owner)
+    if (block) {
+        take_lent(block);
         return TWS_OK;
+    }
     if (!conn_view(c) || (const uint8_t *)m->data != conn_view(c))
         return TWS_ERR_STATE;
     if (w->block && !w->pooled && w->block->data == conn_view(c)) {
@@ -315,19 +328,39 @@ tws_err tws_message_take(tws_conn *c, tws_message *m)
         memcpy(block->data, m->data, m->len + 1);
     }
     conn_set_view(c, NULL);
+    atomic_init(&block->refs, 1);
+    block->lent = false;
     m->owner = block;
     m->data = (char *)block->data;
     return TWS_OK;
+}
+
+static void drop_owned(struct conn_owned *block)
+{
+    if (atomic_fetch_sub_explicit(&block->refs, 1, memory_order_acq_rel) == 1)
+        base_free(block->allocator, block);
 }
 
 void tws_message_free(tws_message *m)
 {
     struct conn_owned *block = m->owner;
 
-    if (!block)
+    if (!block || block->lent)
         return;
-    base_free(block->allocator, block);
+    drop_owned(block);
     *m = (tws_message)TWS_MESSAGE_INIT;
+}
+
+void conn_message_lend(tws_message *m)
+{
+    struct conn_owned *block = m->owner;
+
+    block->lent = true;
+}
+
+void conn_message_reclaim(tws_message *m)
+{
+    drop_owned(m->owner);
 }
 
 /* ---- Streamed messages ---- */

@@ -235,6 +235,16 @@ __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *
     return true;
 }
 
+static void peer_handle(struct server_peer *p)
+{
+    const tws_server_options *o = &p->server->opt;
+
+    if (!o->events)
+        o->on_connection(p->conn, o->arg);
+    else if (event_claim(p->conn))
+        event_run(p->conn, o->events, o->arg);
+}
+
 __attribute__((noinline)) static void peer_finish(struct server_peer *p)
 {
     tws_server *s = p->server;
@@ -262,7 +272,7 @@ static void peer_main(void *block)
 {
     struct peer_job job = *(struct peer_job *)block;
     tws_server *s = job.server;
-    struct server_peer p = {.server = s, .fd = job.fd, .thread = task_self()};
+    struct server_peer p = {.server = s, .fd = job.fd};
 
     link_peer(&p);
     if (peer_upgrade(&p, block, &job)) {
@@ -270,7 +280,7 @@ static void peer_main(void *block)
         if (net_stream_is_tls(&p.conn->stream) && s->opt.threads == TWS_THREADS_KERNEL)
             net_tls_thread_trim();
         task_trim_stack();
-        s->opt.on_connection(p.conn, s->opt.arg);
+        peer_handle(&p);
         peer_finish(&p);
         tws_conn_unref(p.conn);
     }

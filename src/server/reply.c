@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include <tws/session.h>
+
 #define REPLY_HEADERS_MAX 64
 
 void reply_init(tws_reply *a, const tws_allocator *allocator)
@@ -123,4 +125,16 @@ tws_err tws_reply_subprotocol(tws_reply *a, const char *name)
 void tws_reply_user(tws_reply *a, void *user)
 {
     a->user = user;
+}
+
+tws_err tws_reply_session_set(tws_reply *a, const char *key, void *value, tws_destroy_fn destroy)
+{
+    if (!key)
+        return TWS_ERR_ARGUMENT;
+    if (!a->session)
+        a->session = base_dict_new(a->allocator);
+    if (!a->session ||
+        base_dict_set(a->session, key, value, destroy, NULL, NULL) == BASE_DICT_NO_MEMORY)
+        return TWS_ERR_MEMORY;
+    return TWS_OK;
 }

@@ -7,6 +7,7 @@
 
 #include <tws/server.h>
 
+#include "base/dict.h"
 #include "net/address.h"
 #include "wire/handshake.h"
 #include "wire/http.h"
@@ -44,10 +45,11 @@ struct tws_reply {
     char *subprotocol;
     bool subprotocol_set; /* the hook has chosen, perhaps none */
     void *user;
+    struct base_dict *session; /* becomes the connection's; NULL: nothing was stored */
 };
 
 void reply_init(tws_reply *a, const tws_allocator *allocator);
-/* Forgets status, headers and body, not the user pointer. */
+/* Forgets status, headers and body, not the user pointer and the session. */
 void reply_clear(tws_reply *a);
 
 #endif

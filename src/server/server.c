@@ -50,8 +50,10 @@ static tws_err failed(tws_error *e, tws_err code, int sys_errno, const char *wha
 
 static const char *check(const tws_server_options *o)
 {
-    if (!o->on_connection)
+    if (!o->on_connection && !o->events)
         return "on_connection is missing";
+    if (o->on_connection && o->events)
+        return "on_connection and events together";
     if (!o->listen || o->listen_count == 0)
         return "no address to listen on";
     for (size_t i = 0; i < o->listen_count; i++)
@@ -193,6 +195,7 @@ static void server_release(tws_server *s)
 tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_error *error)
 {
     tws_server_options o;
+    tws_events events;
     const char *what = "options were not initialised";
     tws_server *s;
     tws_err err;
@@ -204,6 +207,8 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
         return failed(error, TWS_ERR_ARGUMENT, 0, what);
     base_sized_take(&o, sizeof o, opt, opt->size);
     what = check(&o);
+    if (!what && o.events)
+        what = event_take(&events, o.events);
     if (what)
         return failed(error, TWS_ERR_ARGUMENT, 0, what);
     if (!o.upgrade.hook_arg)
@@ -215,6 +220,10 @@ tws_err tws_server_start(tws_server **out, const tws_server_options *opt, tws_er
     if (!s)
         return failed(error, TWS_ERR_MEMORY, 0, NULL);
     s->opt = o;
+    if (o.events) {
+        s->events = events;
+        s->opt.events = &s->events;
+    }
     s->log = (struct base_log){.fn = o.log, .arg = o.log_arg};
     s->stop.fd = s->accept_spare = -1;
     pthread_mutex_init(&s->mu, NULL);
@@ -260,16 +269,6 @@ void tws_server_wait(tws_server *s)
     }
 }
 
-static bool called_from_peer_locked(const tws_server *s)
-{
-    uintptr_t self = task_self();
-
-    for (const struct server_peer *p = s->peers; p; p = p->next)
-        if (p->thread == self)
-            return true;
-    return false;
-}
-
 /* The first call to drain tells everybody. */
 static void begin_drain_locked(tws_server *s, tws_ms ms)
 {
@@ -297,11 +296,9 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
 
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
-    pthread_mutex_lock(&s->mu);
-    if (called_from_peer_locked(s) || conn_tells_here(s->cfg->env)) {
-        pthread_mutex_unlock(&s->mu);
+    if (task_current_runtime() == s->runtime || conn_tells_here(s->cfg->env))
         return TWS_ERR_STATE;
-    }
+    pthread_mutex_lock(&s->mu);
     first = !s->draining;
     begin_drain_locked(s, ms);
     join = first && s->acceptor_runs;

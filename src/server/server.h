@@ -11,6 +11,7 @@
 #include <tws/metrics.h>
 #include <tws/server.h>
 
+#include "event/event.h"
 #include "net/listen.h"
 #include "server/address_table.h"
 #include "server/rate_table.h"
@@ -25,7 +26,6 @@ enum peer_stage {
 struct server_peer {
     struct server_peer *next, *prev; /* server's mu */
     tws_server *server;
-    uintptr_t thread;
     int fd;                /* server's mu; -1: closed */
     enum peer_stage stage; /* server's mu */
     tws_conn *conn;        /* server's mu; NULL before the handshake is done */
@@ -51,6 +51,7 @@ struct server_totals {
 struct tws_server {
     tws_server_options opt; /* pointers lead into our copies; `upgrade` is in cfg */
     struct upgrade_config *cfg;
+    tws_events events; /* our copy, if opt.events */
     struct base_log log;
     struct base_log_gate log_refused, log_failed, log_passed; /* by what is told */
     struct task_runtime *runtime;

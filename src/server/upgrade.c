@@ -361,6 +361,8 @@ static tws_conn *make_connection(struct handshake *h)
         c->request_free = free_heap_request;
     c->subprotocol = h->reply.subprotocol;
     h->reply.subprotocol = NULL;
+    atomic_init(&c->session, h->reply.session);
+    h->reply.session = NULL;
     h->request = NULL;
     return c;
 }
@@ -465,6 +467,7 @@ static void handshake_free(struct handshake *h)
     if (h->request_on_heap)
         base_free(h->cfg->opt.allocator, h->request);
     reply_clear(&h->reply);
+    base_dict_free(h->reply.session);
     if (h->buf)
         base_pool_put(&h->cfg->heads, h->buf);
     if (h->block) { /* not a connection */
