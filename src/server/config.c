@@ -122,6 +122,7 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
 {
     tws_upgrade_options o;
     tws_deflate_options deflate;
+    tws_parsed_request parsed;
     struct upgrade_config *cfg;
 
     *out = NULL;
@@ -134,6 +135,8 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
         base_sized_take(&o, sizeof o, opt, opt->size);
     }
     *what = check(&o);
+    if (!*what && o.parsed && !upgrade_take_parsed(&parsed, o.parsed))
+        *what = "the parsed request was not initialised";
     if (!*what && o.deflate)
         *what = conn_deflate_options(&deflate, o.deflate);
     if (*what)
@@ -142,6 +145,10 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
     if (!cfg)
         return TWS_ERR_MEMORY;
     cfg->opt = o;
+    if (o.parsed) {
+        cfg->parsed = parsed;
+        cfg->opt.parsed = &cfg->parsed;
+    }
     if (o.tls)
         tws_tls_ref(o.tls);
     if (!config_fill(cfg, &o, &deflate, light)) {

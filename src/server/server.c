@@ -59,6 +59,8 @@ static const char *check(const tws_server_options *o)
     for (size_t i = 0; i < o->listen_count; i++)
         if (!o->listen[i])
             return "an address is missing";
+    if (o->upgrade.parsed)
+        return "a server reads its requests itself";
     if (o->backlog < 1)
         return "backlog is below 1";
     if (o->threads != TWS_THREADS_KERNEL && o->threads != TWS_THREADS_LIGHT)

@@ -1,8 +1,7 @@
-#include "server/upgrade.h"
+#include "server/handshake.h"
 
 #include "base/clock.h"
 #include "conn/deflate.h"
-#include "wire/deflate.h"
 #include "wire/origin.h"
 
 #include <errno.h>
@@ -13,30 +12,6 @@
 /* After an answer, so much and so long is read and dropped, lest a reset destroys the answer. */
 #define LINGER_BYTES 65536
 #define LINGER_MS 1000
-
-struct handshake {
-    struct upgrade_config *cfg;
-    const struct upgrade_input *in;
-    struct net_stream stream;
-    union net_peer peer;
-    int64_t deadline;
-    void *block;
-    uint8_t *buf; /* from cfg->heads: max_head_bytes, then the field table */
-    size_t len;
-    struct http_head head;
-    struct handshake_request req;
-    tws_request *request; /* in the block, or on the heap */
-    bool request_on_heap;
-    tws_reply reply;
-    bool compress;                /* messages are compressed, as agreed */
-    struct deflate_params agreed; /* how */
-    enum upgrade_end end;
-    int status; /* of the answer; 0: none was sent */
-    int sys_errno;
-    const char *why;
-    int tls_result; /* -errno of the TLS handshake; 0: done, or none */
-    struct net_tls_error tls_error;
-};
 
 static enum upgrade_end ended(struct handshake *h, enum upgrade_end end, const char *why)
 {
@@ -77,6 +52,25 @@ static enum upgrade_end receive_more(struct handshake *h, size_t cap)
     return UPGRADE_DONE;
 }
 
+/* A head that somebody else has parsed, as it must have looked: so the same rules judge it. */
+static enum upgrade_end write_head(struct handshake *h)
+{
+    const tws_parsed_request *p = h->in->parsed;
+    struct handshake_parsed parsed = {.method = p->method,
+                                      .target = p->target,
+                                      .version = p->version,
+                                      .headers = p->headers,
+                                      .nheaders = p->count};
+    ptrdiff_t len = handshake_write_parsed((char *)h->buf, h->cfg->opt.max_head_bytes, &parsed);
+
+    if (len < 0) {
+        h->status = 400;
+        return ended(h, UPGRADE_BAD_REQUEST, "a part of the request cannot have been parsed");
+    }
+    h->len = (size_t)len < h->cfg->opt.max_head_bytes ? (size_t)len : h->cfg->opt.max_head_bytes;
+    return UPGRADE_DONE;
+}
+
 static enum upgrade_end read_head(struct handshake *h)
 {
     const tws_upgrade_options *o = &h->cfg->opt;
@@ -86,14 +80,26 @@ static enum upgrade_end read_head(struct handshake *h)
     enum http_result r;
 
     http_head_init(&h->head, false, fields, (uint16_t)o->max_head_fields, &limits);
+    if (h->in->parsed && write_head(h))
+        return h->end;
     while ((r = http_head_feed(&h->head, h->buf, h->len)) == HTTP_MORE) {
         enum upgrade_end end = receive_more(h, o->max_head_bytes);
 
         if (end)
             return end;
     }
-    if (r == HTTP_DONE)
+    if (h->in->parsed && r == HTTP_DONE &&
+        (h->head.head_len != h->len || h->head.nfields != h->in->parsed->count)) {
+        h->status = 400;
+        return ended(h, UPGRADE_BAD_REQUEST, "the parts of the request are not what they say");
+    }
+    if (r == HTTP_DONE) {
+        if (!h->in->parsed) {
+            h->rest = h->buf + h->head.head_len;
+            h->rest_len = h->len - h->head.head_len;
+        }
         return UPGRADE_DONE;
+    }
     h->status = http_head_status(&h->head);
     ended(h, UPGRADE_BAD_REQUEST, http_head_error_text(&h->head));
     if (r == HTTP_TOO_LONG || r == HTTP_TOO_MANY)
@@ -131,7 +137,8 @@ static bool origin_welcome(const struct handshake *h)
 
     if (o->any_origin || !h->req.origin.at)
         return true;
-    if (wire_origin_same(h->req.origin, h->req.host, net_stream_is_tls(&h->stream)))
+    if (wire_origin_same(h->req.origin, h->req.host,
+                         net_stream_is_tls(&h->stream) || (h->in->parsed && h->in->parsed->secure)))
         return true;
     for (size_t i = 0; i < o->origin_count; i++)
         if (wire_origin_matches(h->req.origin, wire_text_of(o->origins[i])))
@@ -243,6 +250,16 @@ static ptrdiff_t write_response(char *out, size_t cap, const void *what)
     return handshake_write_response(out, cap, what);
 }
 
+static enum upgrade_end keep_answer(struct handshake *h, const char *text, size_t len)
+{
+    h->answer = base_alloc(h->cfg->opt.allocator, len);
+    if (!h->answer)
+        return ended(h, UPGRADE_INTERNAL, "out of memory");
+    memcpy(h->answer, text, len);
+    h->answer_len = len;
+    return UPGRADE_DONE;
+}
+
 /* Writes an answer into a buffer that is large enough, and sends it. */
 static enum upgrade_end send_answer(struct handshake *h, answer_writer *writer, const void *what)
 {
@@ -258,14 +275,16 @@ static enum upgrade_end send_answer(struct handshake *h, answer_writer *writer, 
             return ended(h, UPGRADE_INTERNAL, "out of memory");
         len = writer(text, (size_t)len, what);
     }
-    end = len < 0 ? ended(h, UPGRADE_INTERNAL, "the answer could not be written")
-                  : send_bytes(h, text, (size_t)len);
+    if (len < 0)
+        end = ended(h, UPGRADE_INTERNAL, "the answer could not be written");
+    else
+        end = h->keep ? keep_answer(h, text, (size_t)len) : send_bytes(h, text, (size_t)len);
     if (text != small)
         base_free(a, text);
     return end;
 }
 
-static enum upgrade_end answer_switch(struct handshake *h)
+enum upgrade_end upgrade_answer_switch(struct handshake *h)
 {
     struct handshake_switch s = {.key = h->req.key,
                                  .protocol = h->reply.subprotocol,
@@ -299,8 +318,7 @@ static void linger(struct handshake *h)
     }
 }
 
-/* The answer to everything but an upgrade. The end that led here is kept. */
-static void answer_refusal(struct handshake *h)
+void upgrade_answer_refusal(struct handshake *h)
 {
     enum upgrade_end end = h->end;
     const char *why = h->why;
@@ -321,7 +339,7 @@ static void answer_refusal(struct handshake *h)
         r.body = text;
         r.body_len = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
     }
-    if (send_answer(h, write_response, &r) == UPGRADE_DONE)
+    if (send_answer(h, write_response, &r) == UPGRADE_DONE && !h->keep)
         linger(h);
     ended(h, end, why);
 }
@@ -374,15 +392,11 @@ static void tell_closing(const struct handshake *h)
         h->in->closing(h->in->closing_arg);
 }
 
-static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
+enum upgrade_end upgrade_open(struct handshake *h, tws_conn **out)
 {
-    enum upgrade_end end = answer_switch(h);
-    tws_conn *c;
+    tws_conn *c = make_connection(h);
 
-    if (end)
-        return end;
-    c = make_connection(h);
-    if (!conn_feed(c, h->buf + h->head.head_len, h->len - h->head.head_len) ||
+    if (!conn_feed(c, h->rest, h->rest_len) ||
         (h->compress && !c->deflate && !conn_deflate_start(c, &h->agreed))) {
         tell_closing(h);
         tws_conn_unref(c);
@@ -394,76 +408,9 @@ static enum upgrade_end finish_upgrade(struct handshake *h, tws_conn **out)
 
 /* ---- The whole of it ---- */
 
-static tws_err code_of(enum upgrade_end end, const struct handshake *h)
+void upgrade_handshake_free(struct handshake *h)
 {
-    switch (end) {
-    case UPGRADE_DONE:
-        return TWS_OK;
-    case UPGRADE_PAGE:
-        return TWS_ERR_NOT_UPGRADE;
-    case UPGRADE_REQUIRED:
-        return h->req.verdict == HANDSHAKE_PLAIN ? TWS_ERR_NOT_UPGRADE : TWS_ERR_HANDSHAKE;
-    case UPGRADE_BAD_ORIGIN:
-    case UPGRADE_HOOK_REFUSED:
-        return TWS_ERR_REFUSED;
-    case UPGRADE_TIMED_OUT:
-        return TWS_ERR_HANDSHAKE_TIMEOUT;
-    case UPGRADE_DISCONNECTED:
-        if (h->sys_errno == ECONNABORTED && net_stream_is_tls(&h->stream))
-            return TWS_ERR_TRUNCATED;
-        return h->sys_errno ? TWS_ERR_NETWORK : TWS_ERR_EOF;
-    case UPGRADE_INTERNAL:
-        return TWS_ERR_MEMORY;
-    case UPGRADE_CUT:
-        return TWS_ERR_CLOSED;
-    case UPGRADE_TLS:
-        return h->tls_result == -EKEYREJECTED ? TWS_ERR_CERTIFICATE : TWS_ERR_TLS;
-    case UPGRADE_BAD_REQUEST:
-    case UPGRADE_BAD_METHOD:
-    case UPGRADE_BAD_VERSION:
-    case UPGRADE_TOO_LARGE:
-    case UPGRADE_ENDS:
-        break;
-    }
-    return TWS_ERR_HANDSHAKE;
-}
-
-static tws_cause cause_of(enum upgrade_end end)
-{
-    switch (end) {
-    case UPGRADE_TIMED_OUT:
-        return TWS_CAUSE_TIMEOUT;
-    case UPGRADE_TOO_LARGE:
-        return TWS_CAUSE_LIMIT;
-    case UPGRADE_BAD_ORIGIN:
-    case UPGRADE_HOOK_REFUSED:
-    case UPGRADE_INTERNAL:
-    case UPGRADE_CUT:
-        return TWS_CAUSE_LOCAL;
-    default:
-        return TWS_CAUSE_PEER;
-    }
-}
-
-static void describe(const struct handshake *h, tws_error *e)
-{
-    memset(e, 0, sizeof *e);
-    if (!h->end)
-        return;
-    e->code = code_of(h->end, h);
-    e->phase = h->tls_result ? TWS_PHASE_TLS : TWS_PHASE_HANDSHAKE;
-    e->tls_error = h->tls_error.code;
-    e->cause = cause_of(h->end);
-    e->sys_errno = h->sys_errno;
-    e->http_status = h->status;
-    if (h->status)
-        snprintf(e->text, sizeof e->text, "%s: %d, %s", tws_err_text(e->code), h->status, h->why);
-    else
-        snprintf(e->text, sizeof e->text, "%s: %s", tws_err_text(e->code), h->why);
-}
-
-static void handshake_free(struct handshake *h)
-{
+    base_free(h->cfg->opt.allocator, h->answer);
     if (h->request_on_heap)
         base_free(h->cfg->opt.allocator, h->request);
     reply_clear(&h->reply);
@@ -472,7 +419,8 @@ static void handshake_free(struct handshake *h)
         base_pool_put(&h->cfg->heads, h->buf);
     if (h->block) { /* not a connection */
         tell_closing(h);
-        net_stream_close(&h->stream);
+        if (h->stream.ops) /* else there is no socket yet */
+            net_stream_close(&h->stream);
         base_pool_put(&h->cfg->env->blocks, h->block);
     }
 }
@@ -524,7 +472,8 @@ static enum upgrade_end secure(struct handshake *h)
 
 static enum upgrade_end begin(struct handshake *h, const struct upgrade_input *in)
 {
-    if (in->buffered_len > h->cfg->opt.max_head_bytes || in->buffered_len > CONN_BUFFER - 1) {
+    if ((!in->parsed && in->buffered_len > h->cfg->opt.max_head_bytes) ||
+        in->buffered_len > CONN_BUFFER - 1) {
         h->status = 431;
         return ended(h, UPGRADE_TOO_LARGE, "more bytes than a request may have");
     }
@@ -535,50 +484,62 @@ static enum upgrade_end begin(struct handshake *h, const struct upgrade_input *i
         if (end || !in->ssl)
             return end;
     }
+    if (in->parsed) {
+        h->rest = in->buffered;
+        h->rest_len = in->buffered_len;
+        return UPGRADE_DONE;
+    }
     if (in->buffered_len > 0)
         memcpy(h->buf, in->buffered, in->buffered_len);
     h->len = in->buffered_len;
     return UPGRADE_DONE;
 }
 
-static void run(struct handshake *h, const struct upgrade_input *in, tws_conn **out)
+enum upgrade_end upgrade_judge(struct handshake *h)
 {
-    if (!begin(h, in) && !read_head(h)) {
-        h->reply.head = &h->head;
-        h->reply.head_buf = h->buf;
-        if (!judge(h))
-            finish_upgrade(h, out);
+    if (read_head(h))
+        return h->end;
+    h->reply.head = &h->head;
+    h->reply.head_buf = h->buf;
+    return judge(h);
+}
+
+enum upgrade_end upgrade_prepare(struct handshake *h, struct upgrade_config *cfg,
+                                 const struct upgrade_input *in)
+{
+    int r = 0;
+
+    memset(h, 0, sizeof *h);
+    h->cfg = cfg;
+    h->in = in;
+    h->peer = in->peer;
+    h->block = in->block;
+    reply_init(&h->reply, cfg->opt.allocator);
+    if (in->fd >= 0)
+        r = net_stream_init(&h->stream, in->runtime, in->fd, !cfg->opt.conn.tcp_delay);
+    h->buf = base_pool_get(&cfg->heads);
+    if (r < 0 || !h->buf) {
+        h->sys_errno = r < 0 ? -r : ENOMEM;
+        return ended(h, UPGRADE_INTERNAL, "no memory for the request");
     }
-    if (h->end && h->status)
-        answer_refusal(h);
+    return UPGRADE_DONE;
 }
 
 enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_input *in,
                              tws_conn **out, tws_error *error)
 {
     struct handshake h;
-    int r;
 
-    memset(&h, 0, sizeof h);
     *out = NULL;
-    h.cfg = cfg;
-    h.in = in;
-    h.peer = in->peer;
-    h.block = in->block;
-    reply_init(&h.reply, cfg->opt.allocator);
-    r = net_stream_init(&h.stream, in->runtime, in->fd, !cfg->opt.conn.tcp_delay);
-    h.buf = base_pool_get(&cfg->heads);
-    if (r < 0 || !h.buf) {
-        h.sys_errno = r < 0 ? -r : ENOMEM;
-        ended(&h, UPGRADE_INTERNAL, "no memory for the request");
-    } else {
-        run(&h, in, out);
+    if (!upgrade_prepare(&h, cfg, in)) {
+        if (!begin(&h, in) && !upgrade_judge(&h) && !upgrade_answer_switch(&h))
+            upgrade_open(&h, out);
+        if (h.end && h.status)
+            upgrade_answer_refusal(&h);
     }
     if (h.end == UPGRADE_DISCONNECTED && in->was_cut && in->was_cut(in->was_cut_arg))
         ended(&h, UPGRADE_CUT, "the server is stopping");
-    describe(&h, error);
-    if (h.end && cfg->opt.on_handshake_end)
-        cfg->opt.on_handshake_end(error, h.request, h.reply.user, cfg->opt.hook_arg);
-    handshake_free(&h);
+    upgrade_tell(&h, error);
+    upgrade_handshake_free(&h);
     return h.end;
 }

@@ -4,7 +4,7 @@
 #ifndef SERVER_UPGRADE_H
 #define SERVER_UPGRADE_H
 
-#include <tws/server.h>
+#include <tws/upgrade.h>
 
 #include "conn/conn.h"
 #include "net/tls.h"
@@ -12,7 +12,8 @@
 
 /* Options with strings of our own, and what handshakes share. */
 struct upgrade_config {
-    tws_upgrade_options opt; /* pointers lead into our copies */
+    tws_upgrade_options opt;   /* pointers lead into our copies */
+    tws_parsed_request parsed; /* opt.parsed, if there is one; its strings are the caller's */
     struct conn_env *env;
     struct base_pool heads; /* a request head being received, with its field table */
     char *server_name;      /* NULL: no Server header */
@@ -52,6 +53,8 @@ struct upgrade_input {
     union net_peer peer;
     const void *buffered;
     size_t buffered_len;
+    const tws_parsed_request
+        *parsed;        /* the head; `buffered` is what follows it; NULL: to be read */
     bool plain;         /* no TLS, whatever the options say */
     struct ssl_st *ssl; /* TLS that somebody else has set up; taken over; NULL */
     /* Told what the TLS handshake agreed on; NULL: not. */
@@ -69,5 +72,14 @@ struct upgrade_input {
 /* Blocks until it is over. Fills *error (code TWS_OK on success) and tells the hook about ends. */
 enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_input *in,
                              tws_conn **out, tws_error *error);
+
+/* ---- upgrade_socket.c: what callers hand in ---- */
+
+/* Closes fd, if there is one, and says why. Returns err. */
+tws_err upgrade_refuse_input(int fd, tws_err err, const char *what, tws_error *error);
+/* A full copy of a structure that may be shorter or longer. False: it was not initialised. */
+bool upgrade_take_parsed(tws_parsed_request *out, const tws_parsed_request *in);
+/* The address given with a request, or that of fd's peer. */
+void upgrade_peer_of_parsed(union net_peer *peer, int fd, const tws_parsed_request *parsed);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tws/types.h>
+
 #include "wire/extension.h"
 #include "wire/http.h"
 #include "wire/token.h"
@@ -111,6 +113,20 @@ enum handshake_fault {
 
 /* One line in lower case without a full stop. */
 const char *handshake_fault_text(enum handshake_fault fault);
+
+/* A request's head that somebody else has parsed. Terminated strings. */
+struct handshake_parsed {
+    const char *method, *target, *version;
+    const tws_header *headers;
+    size_t nheaders;
+};
+
+/*
+ * Writes it as it must have looked, so that http_head_feed() finds the same parts again and judges
+ * them. What cannot have been a part (blanks or controls in the request line, a name that is no token,
+ * controls in a value) is a fault.
+ */
+ptrdiff_t handshake_write_parsed(char *out, size_t cap, const struct handshake_parsed *p);
 
 /* The 101 response. */
 struct handshake_switch {

@@ -1,0 +1,172 @@
+/* Requests that another HTTP server has parsed and answers itself. */
+#include "server/handshake.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+struct tws_verdict {
+    struct upgrade_config *cfg;
+    struct upgrade_input in;
+    tws_parsed_request parsed;
+    struct handshake h;
+    struct http_head head; /* of h.answer, with a zero behind each name and value */
+    struct http_field *fields;
+};
+
+/* More than any answer has. */
+#define ANSWER_FIELDS 80
+
+/* Finds the parts of the answer. */
+static bool take_apart(tws_verdict *v)
+{
+    const struct http_limits limits = {.max_bytes = UINT32_MAX, .max_fields = ANSWER_FIELDS};
+    uint8_t *text = (uint8_t *)v->h.answer;
+
+    v->fields = base_calloc(v->cfg->opt.allocator, ANSWER_FIELDS * sizeof *v->fields);
+    if (!v->fields)
+        return false;
+    http_head_init(&v->head, true, v->fields, ANSWER_FIELDS, &limits);
+    if (http_head_feed(&v->head, text, v->h.answer_len) != HTTP_DONE)
+        return false;
+    for (uint16_t i = 0; i < v->head.nfields; i++) {
+        text[v->fields[i].name.off + v->fields[i].name.len] = 0;
+        text[v->fields[i].value.off + v->fields[i].value.len] = 0;
+    }
+    return true;
+}
+
+static tws_verdict *verdict_new(struct upgrade_config *cfg, const tws_parsed_request *parsed)
+{
+    tws_verdict *v = base_calloc(cfg->opt.allocator, sizeof *v);
+
+    if (!v)
+        return NULL;
+    v->cfg = cfg;
+    v->parsed = *parsed;
+    v->in.fd = -1;
+    v->in.parsed = &v->parsed;
+    v->in.block = base_pool_get(&cfg->env->blocks);
+    if (!v->in.block) {
+        base_free(cfg->opt.allocator, v);
+        return NULL;
+    }
+    upgrade_peer_of_parsed(&v->in.peer, -1, parsed);
+    return v;
+}
+
+/* Judges, and makes the answer. False: there is none. */
+static bool judge(tws_verdict *v)
+{
+    struct handshake *h = &v->h;
+
+    if (upgrade_prepare(h, v->cfg, &v->in))
+        return false;
+    h->stream.sock.fd = -1;
+    h->keep = true;
+    if (!upgrade_judge(h))
+        upgrade_answer_switch(h);
+    else if (h->status)
+        upgrade_answer_refusal(h);
+    return h->answer && take_apart(v);
+}
+
+tws_err tws_upgrade_judge(tws_verdict **out, const tws_parsed_request *request,
+                          const tws_upgrade_options *opt, tws_error *error)
+{
+    struct upgrade_config *cfg = NULL;
+    tws_parsed_request parsed;
+    const char *what = NULL;
+    tws_error local;
+    tws_verdict *v;
+    tws_err err;
+
+    *out = NULL;
+    if (!upgrade_take_parsed(&parsed, request))
+        return upgrade_refuse_input(-1, TWS_ERR_ARGUMENT, "parsed request", error);
+    err = upgrade_config_new(&cfg, opt, false, &what);
+    if (err)
+        return upgrade_refuse_input(-1, err, what, error);
+    v = verdict_new(cfg, &parsed);
+    if (!v) {
+        upgrade_config_free(cfg);
+        return upgrade_refuse_input(-1, TWS_ERR_MEMORY, NULL, error);
+    }
+    if (!judge(v) && !v->h.end) {
+        v->h.end = UPGRADE_INTERNAL;
+        v->h.why = "no memory for the answer";
+    }
+    upgrade_tell(&v->h, error ? error : &local);
+    err = error ? error->code : local.code;
+    v->in.parsed = NULL; /* the strings are the caller's */
+    if (!v->head.nfields || err == TWS_ERR_MEMORY)
+        tws_verdict_free(v);
+    else
+        *out = v;
+    return err;
+}
+
+int tws_verdict_status(const tws_verdict *v)
+{
+    return v->head.status;
+}
+
+bool tws_verdict_header_at(const tws_verdict *v, size_t index, const char **name,
+                           const char **value)
+{
+    if (index >= v->head.nfields)
+        return false;
+    *name = v->h.answer + v->fields[index].name.off;
+    *value = v->h.answer + v->fields[index].value.off;
+    return true;
+}
+
+const void *tws_verdict_body(const tws_verdict *v, size_t *len)
+{
+    *len = v->h.answer_len - v->head.head_len;
+    return v->h.answer + v->head.head_len;
+}
+
+tws_err tws_verdict_open(tws_conn **out, tws_verdict *v, int fd, const void *buffered,
+                         size_t buffered_len, tws_error *error)
+{
+    struct handshake *h = &v->h;
+    tws_err err = TWS_OK;
+
+    *out = NULL;
+    if (error)
+        memset(error, 0, sizeof *error);
+    if (fd < 0 || (!buffered && buffered_len > 0) || buffered_len > CONN_BUFFER - 1)
+        err = upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
+    else if (h->end || v->head.status != 101)
+        err = upgrade_refuse_input(fd, TWS_ERR_STATE, "the answer is not 101", error);
+    else if (net_stream_init(&h->stream, NULL, fd, !v->cfg->opt.conn.tcp_delay) < 0)
+        err = upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "not a socket", error);
+    if (err) {
+        h->stream.sock.fd = -1;
+    } else {
+        if (h->peer.family == 0)
+            net_peer_of(&h->peer, fd);
+        h->request->fd = fd;
+        h->request->peer = h->peer;
+        h->rest = buffered;
+        h->rest_len = buffered_len;
+        if (upgrade_open(h, out))
+            err = upgrade_refuse_input(-1, TWS_ERR_MEMORY, NULL, error);
+    }
+    tws_verdict_free(v);
+    return err;
+}
+
+void tws_verdict_free(tws_verdict *v)
+{
+    struct upgrade_config *cfg;
+
+    if (!v)
+        return;
+    cfg = v->cfg;
+    base_free(cfg->opt.allocator, v->fields);
+    upgrade_handshake_free(&v->h);
+    base_free(cfg->opt.allocator, v);
+    upgrade_config_free(cfg);
+}
