@@ -286,7 +286,8 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  *
  * Blocks until the handshake is done or refused; plain HTTP requests are answered as a server would.
  * The connection belongs to no tws_server: none counts, visits or drains it. End it with tws_close();
- * giving back the last reference of an open connection cuts it.
+ * giving back the last reference of an open connection cuts it. For a request that has been parsed
+ * already see tws_upgrade_parsed().
  *
  * @param out set to the connection, with one reference
  * @param fd the socket; its blocking mode may be changed

@@ -25,7 +25,7 @@ typedef struct tws_parsed_request {
     const char *target;        /* path and query, "/chat?room=1"; default "/" */
     const char *version;       /* default "HTTP/1.1" */
     const tws_header *headers; /* in their order; a name that came twice stands here twice */
-    size_t count;              /* default 0, which no handshake can do with */
+    size_t header_count;       /* default 0, which no handshake can do with */
     /* The peer came over TLS that ends in front of the socket given with this: "https://" and the
      * Host header is then the server's own origin. Default false. */
     bool secure;
@@ -51,7 +51,7 @@ TWS_API void tws_parsed_request_init_sized(tws_parsed_request *r, size_t size);
  *
  * Says which requests belong to this library, not that they are in order: tws_upgrade_parsed() does.
  *
- * @param method the request's method, or NULL
+ * @param method the request's method; NULL is none, and not GET
  * @param headers its header lines
  * @param count how many
  * @return true when it does; false also for lists that are not well formed.
@@ -77,7 +77,9 @@ TWS_API bool tws_is_upgrade_request(const char *method, const tws_header *header
  * @param error filled on failure when not NULL
  * @return as tws_upgrade().
  * Threads: any.
- * Ownership: as tws_upgrade(): fd is the library's from the call on, and closed on failure.
+ * Ownership: as tws_upgrade(): fd is the library's from the call on, and closed on failure. An HTTP
+ *         server that closes its socket itself gives a dup() of it, and is told to close its own when
+ *         the connection has ended.
  * RFC: 6455 4.2
  */
 TWS_API tws_err tws_upgrade_parsed(tws_conn **out, int fd, const void *buffered,
@@ -137,7 +139,7 @@ TWS_API bool tws_verdict_header_at(const tws_verdict *v, size_t index, const cha
  *
  * @param v the verdict
  * @param len set to its length; 0 for a 101, and for an answer to HEAD
- * @return the bytes, valid as long as v; never NULL.
+ * @return the bytes, with a zero behind them, valid as long as v; never NULL.
  * Threads: any.
  */
 TWS_API const void *tws_verdict_body(const tws_verdict *v, size_t *len);
@@ -153,7 +155,7 @@ TWS_API const void *tws_verdict_body(const tws_verdict *v, size_t *len);
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_STATE when the status is another; TWS_ERR_MEMORY.
  * Threads: any.
- * Ownership: fd is the library's from the call on, and closed on failure.
+ * Ownership: fd is the library's from the call on, and closed on failure; see tws_upgrade_parsed().
  */
 TWS_API tws_err tws_verdict_open(tws_conn **out, tws_verdict *v, int fd, const void *buffered,
                                  size_t buffered_len, tws_error *error);

@@ -60,7 +60,7 @@ static enum upgrade_end write_head(struct handshake *h)
                                       .target = p->target,
                                       .version = p->version,
                                       .headers = p->headers,
-                                      .nheaders = p->count};
+                                      .nheaders = p->header_count};
     ptrdiff_t len = handshake_write_parsed((char *)h->buf, h->cfg->opt.max_head_bytes, &parsed);
 
     if (len < 0) {
@@ -89,7 +89,7 @@ static enum upgrade_end read_head(struct handshake *h)
             return end;
     }
     if (h->in->parsed && r == HTTP_DONE &&
-        (h->head.head_len != h->len || h->head.nfields != h->in->parsed->count)) {
+        (h->head.head_len != h->len || h->head.nfields != h->in->parsed->header_count)) {
         h->status = 400;
         return ended(h, UPGRADE_BAD_REQUEST, "the parts of the request are not what they say");
     }
@@ -252,10 +252,11 @@ static ptrdiff_t write_response(char *out, size_t cap, const void *what)
 
 static enum upgrade_end keep_answer(struct handshake *h, const char *text, size_t len)
 {
-    h->answer = base_alloc(h->cfg->opt.allocator, len);
+    h->answer = base_alloc(h->cfg->opt.allocator, len + 1);
     if (!h->answer)
         return ended(h, UPGRADE_INTERNAL, "out of memory");
     memcpy(h->answer, text, len);
+    h->answer[len] = 0;
     h->answer_len = len;
     return UPGRADE_DONE;
 }

@@ -42,7 +42,7 @@ bool upgrade_take_parsed(tws_parsed_request *out, const tws_parsed_request *in)
     if (!in || in->size < sizeof in->size + sizeof in->method)
         return false;
     base_sized_take(out, sizeof *out, in, in->size);
-    return out->headers || out->count == 0;
+    return out->headers || out->header_count == 0;
 }
 
 void upgrade_peer_of_parsed(union net_peer *peer, int fd, const tws_parsed_request *parsed)
