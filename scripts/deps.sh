@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the named groups, or prints the command that would and fails.
-# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz cross debug autobahn interop bench
+# usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz cross debug soak coverage autobahn interop
+#         bench
 #   --quiet   say nothing when nothing is missing
 #   --list    print the packages that are missing and stop
 #   --hint    print the command, install nothing
@@ -43,6 +44,10 @@ cross file:/usr/aarch64-linux-gnu/include/stdlib.h libc6-dev-arm64-cross
 cross cmd:qemu-aarch64 qemu-user
 debug cmd:gdb gdb
 debug cmd:valgrind valgrind
+soak cmd:/usr/bin/python3 python3
+soak cmd:openssl openssl
+soak cmd:gnuplot gnuplot-nox optional
+coverage cmd:gcovr gcovr
 autobahn cmd:/usr/bin/python3 python3
 autobahn py:venv python3-venv
 autobahn py:ensurepip python3-venv
@@ -78,7 +83,7 @@ for arg in "$@"; do
         --quiet) quiet=1 ;;
         --list) list=1 ;;
         --hint) hint=1 ;;
-        build | test | check | fuzz | cross | debug | autobahn | interop | bench) groups+=("$arg") ;;
+        build | test | check | fuzz | cross | debug | soak | coverage | autobahn | interop | bench) groups+=("$arg") ;;
         *)
             echo "deps.sh: unknown argument '$arg'" >&2
             exit 2
