@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Runs test programs one after the other and counts their single test cases.
+"""Runs test programs, several at once when told, and counts their single test cases.
 
 C programs speak TAP (cmocka does when asked by its environment); Python drivers speak TAP or are unittest
 programs. PROGRAM@light runs it with TWS_TEST_THREADS=light, @tls with TWS_TEST_TLS=1, @tls-light with both. A program
 that ends badly, runs no case, runs fewer cases than it announced, outlives its time limit or leaves a process behind
 counts as failed, whatever it printed. The last line is always "N passed, N failed, N skipped".
+
+With --jobs, programs run side by side, those that --alone names by themselves and first. What they print comes in the
+order of the arguments, each program's when it is over. Each has a process group of its own: what is left in it when
+the program has ended was left behind by that program, and by no other.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
 import glob
 import os
@@ -17,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 TAP_RESULT = re.compile(r"^(not )?ok +\d+\b")
@@ -31,8 +37,13 @@ def arguments():
     parser.add_argument("--build", required=True, help="build tree; logs go to its test-logs/")
     parser.add_argument("--name", default="test", help="name of the suite")
     parser.add_argument("--timeout", type=float, default=180, help="seconds for one program")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at once; 0: twice the cores")
+    parser.add_argument("--alone", default="", metavar="NAME,...",
+                        help="programs with one of these in their name run by themselves")
     parser.add_argument("programs", nargs="*")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.jobs = args.jobs or 2 * (os.cpu_count() or 1)
+    return args
 
 
 def environment(build, kinds):
@@ -57,9 +68,9 @@ def environment(build, kinds):
     return env
 
 
-def prepare_child():
+def prepare_children():
     """Fixed addresses: the sanitizers of gcc 12 and clang 14 cannot map their shadow under every kernel's
-    randomisation. Where a sandbox forbids it, the program starts as it is."""
+    randomisation. Where a sandbox forbids it, programs start as they are. Children inherit both settings."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None)
     persona = libc.personality(0xFFFFFFFF)
@@ -131,12 +142,45 @@ def count_tap(lines, count):
         count.fail("a planned case never reported")
 
 
+class Running:
+    """The programs that run, so that they can be ended together with this one."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.children = set()
+        self.over = False
+
+    def start(self, command, **how):
+        with self.lock:
+            if self.over:
+                raise KeyboardInterrupt
+            child = subprocess.Popen(command, **how)
+            self.children.add(child)
+            return child
+
+    def ended(self, child):
+        with self.lock:
+            self.children.discard(child)
+
+    def end_all(self):
+        with self.lock:
+            self.over = True
+            for child in self.children:
+                try:
+                    os.killpg(child.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+
+RUNNING = Running()
+
+
 def run(program, log_path, env, timeout):
     """Runs one program in a session of its own; returns (status or None on time-out, left something behind)."""
     command = [sys.executable, program] if program.endswith(".py") else [os.path.abspath(program)]
     with open(log_path, "wb") as log:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                 env=env, start_new_session=True, preexec_fn=prepare_child)
+        child = RUNNING.start(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                              env=env, start_new_session=True)
         try:
             status = child.wait(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -144,6 +188,7 @@ def run(program, log_path, env, timeout):
             show_threads(child, program, log)
         finally:
             left = end_group(child)
+            RUNNING.ended(child)
     return status, left
 
 
@@ -221,41 +266,77 @@ def show_failure(name, count, lines):
         print(f"    | {line}")
 
 
+class Suite:
+    """The programs with their names, how they are run, and what came of them."""
+
+    def __init__(self, args):
+        self.args = args
+        self.logs = os.path.join(args.build, "test-logs")
+        self.total = Count()
+        self.failed = []
+
+    def name(self, asked):
+        program, _, kind = asked.partition("@")
+        return short_name(program) + ("@" + kind if kind else "")
+
+    def alone(self, asked):
+        return any(word in self.name(asked) for word in self.args.alone.split(",") if word)
+
+    def run(self, asked):
+        """(count, lines, seconds) of one program."""
+        program, _, kind = asked.partition("@")
+        log_path = os.path.join(self.logs, f"{self.args.name}-{self.name(asked).replace(os.sep, '-')}.log")
+        began = time.monotonic()
+        count, lines = judge(program, log_path, environment(self.args.build, kind.split("-")), self.args.timeout)
+        return count, lines, time.monotonic() - began
+
+    def show(self, asked, result):
+        count, lines, seconds = result
+        self.total.add(count)
+        print(f"{'FAIL' if count.failed else 'ok':<6} {self.name(asked):<40} {count.line()}  ({seconds:.1f} s)")
+        if count.failed:
+            self.failed.append(self.name(asked))
+            show_failure(self.name(asked), count, lines)
+        else:
+            for note in count.notes:
+                print(f"       {note}")
+        sys.stdout.flush()
+
+    def run_all(self):
+        os.makedirs(self.logs, exist_ok=True)
+        side_by_side = [p for p in self.args.programs if not (self.args.jobs > 1 and self.alone(p))]
+        for asked in self.args.programs:
+            if asked not in side_by_side:
+                self.show(asked, self.run(asked))
+        pool = concurrent.futures.ThreadPoolExecutor(self.args.jobs)
+        try:
+            for asked, result in zip(side_by_side, pool.map(self.run, side_by_side)):
+                self.show(asked, result)
+        except BaseException:
+            RUNNING.end_all()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 def main():
     args = arguments()
     if not args.programs:
         print("no test program matches", file=sys.stderr)
         print("0 passed, 1 failed, 0 skipped")
         return 2
-    logs = os.path.join(args.build, "test-logs")
-    os.makedirs(logs, exist_ok=True)
-    total = Count()
-    failed_programs = []
-    for asked in args.programs:
-        program, _, kind = asked.partition("@")
-        name = short_name(program) + ("@" + kind if kind else "")
-        env = environment(args.build, kind.split("-"))
-        log_path = os.path.join(logs, f"{args.name}-{name.replace(os.sep, '-')}.log")
-        began = time.monotonic()
-        count, lines = judge(program, log_path, env, args.timeout)
-        total.add(count)
-        verdict = "FAIL" if count.failed else "ok"
-        print(f"{verdict:<6} {name:<40} {count.line()}  ({time.monotonic() - began:.1f} s)")
-        if count.failed:
-            failed_programs.append(name)
-            show_failure(name, count, lines)
-        else:
-            for note in count.notes:
-                print(f"       {note}")
-        sys.stdout.flush()
-    if failed_programs:
-        print("failed: " + " ".join(failed_programs))
-    print(total.line())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    prepare_children()
+    suite = Suite(args)
+    suite.run_all()
+    if suite.failed:
+        print("failed: " + " ".join(suite.failed))
+    print(suite.total.line())
     strict = os.environ.get("CI", "") not in ("", "0", "false")
-    if strict and total.skipped:
+    if strict and suite.total.skipped:
         print("a skipped test fails here, as CI is set", file=sys.stderr)
         return 1
-    return 1 if total.failed else 0
+    return 1 if suite.total.failed else 0
 
 
 if __name__ == "__main__":

@@ -35,7 +35,12 @@ TSAN_PROGS := $(patsubst %.c,$(B)/%,$(filter-out $(TSAN_SKIP),$(TEST_SRCS)))
 chosen = $(strip $(if $(T),$(foreach p,$(1),$(if $(findstring $(T),$(notdir $(p))),$(p))),$(1)))
 # Tests find the certificates there, whatever tree they are built in.
 CERTS := $(BUILD)/certs
-RUN_TESTS = TWS_CERTS=$(abspath $(CERTS)) $(PYTHON) scripts/run-tests.py --build $(B)
+# Programs run side by side, since most of them wait most of the time; TEST_JOBS=1: one at a time. Those that watch
+# the memory of a process, the processor or the whole system run by themselves.
+TEST_JOBS ?= 0
+RUN_ALONE := hostile_release,hostile_bombs
+RUN_TESTS = TWS_CERTS=$(abspath $(CERTS)) $(PYTHON) scripts/run-tests.py --build $(B) --jobs $(TEST_JOBS) \
+	--alone $(RUN_ALONE)
 
 .PHONY: certs test test-interop test-tsan test-build test-run interop-build interop-run tsan-build tsan-run
 
@@ -84,7 +89,8 @@ certs:
 
 test-build: $(call chosen,$(TEST_PROGS)) \
 	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES)) \
-	$(if $(call chosen,tests/integration/client_tls.py),$(DIAL))
+	$(if $(call chosen,tests/integration/client_tls.py),$(DIAL)) \
+	$(if $(call chosen,tests/tools/soak_test.py),$(addprefix $(B)/tests/soak/,soak_server soak_client))
 test-run:
 	@$(RUN_TESTS) $(call with_tls,$(call chosen,$(TEST_PROGS) $(TEST_DRIVERS) $(TOOL_TESTS)))
 tsan-build: $(call chosen,$(TSAN_PROGS))
@@ -114,3 +120,4 @@ tls-stress-run: $(TLS_STRESS)
 include tests/autobahn/autobahn.mk
 include tests/fuzz/fuzz.mk
 include tests/threads/threads.mk
+include tests/soak/soak.mk

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -203,6 +204,61 @@ class Runner(Tree):
 
     def test_process_left_behind(self):
         self.assertEqual(self.suite("echo 'ok 1 - a'; sleep 600 & exit 0"), (1, "1 passed, 1 failed, 0 skipped"))
+
+    def several(self, bodies, *options):
+        """Programs a, b, ... side by side; (status, lines of output)."""
+        names = [f"tests/unit/{chr(ord('a') + i)}" for i in range(len(bodies))]
+        for name, body in zip(names, bodies):
+            self.put(name, "#!/bin/sh\necho 1..1\n" + body, executable=True)
+        done = self.run_script("run-tests.py", "--build", "b", "--timeout", "20", *options, *names)
+        return done.returncode, done.stdout.splitlines()
+
+    def test_side_by_side_and_in_order(self):
+        # Each waits for the other; the second is over first.
+        first = "touch begun; until test -e over; do sleep 0.05; done; sleep 0.2; echo ok 1"
+        second = "until test -e begun; do sleep 0.05; done; echo ok 1; touch over"
+        status, lines = self.several([first, second], "--jobs", "2")
+        self.assertEqual((status, lines[-1]), (0, "2 passed, 0 failed, 0 skipped"), lines)
+        self.assertEqual([line.split()[1] for line in lines[:-1]], ["unit/a", "unit/b"])
+
+    def test_side_by_side_what_is_left_behind_is_the_right_ones(self):
+        bodies = ["echo ok 1", "echo ok 1; sleep 600 & exit 0", "echo ok 1; sleep 0.2"]
+        status, lines = self.several(bodies, "--jobs", "3")
+        self.assertEqual((status, lines[-1]), (1, "3 passed, 1 failed, 0 skipped"), lines)
+        self.assertIn("failed: unit/b", lines)
+
+    def test_alone(self):
+        # Each of the others would see the marker of the one that has to be alone, and it theirs.
+        other = "test ! -e alone && touch other.$$ && sleep 0.3 && rm other.$$ && echo ok 1"
+        body = "touch alone; sleep 0.3; ls other.* 2>/dev/null || echo ok 1; rm alone"
+        status, lines = self.several([other, other, body], "--jobs", "3", "--alone", "unit/c,unit/x")
+        self.assertEqual((status, lines[-1]), (0, "3 passed, 0 failed, 0 skipped"), lines)
+
+    def test_programs_end_with_the_runner(self):
+        name = self.put("tests/unit/a", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 600\n", executable=True)
+        runner = subprocess.Popen([sys.executable, os.path.join(SCRIPTS, "run-tests.py"), "--build", "b", "--jobs", "2",
+                                   name], cwd=self.dir, stdout=subprocess.DEVNULL)
+        pid = os.path.join(self.dir, "pid")
+        self.wait_for(lambda: os.path.exists(pid))
+        runner.terminate()
+        self.assertEqual(runner.wait(20), 143)
+        with open(pid, encoding="ascii") as f:
+            number = int(f.read())
+        self.wait_for(lambda: not os.path.exists(f"/proc/{number}") or self.is_dead(number))
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    @staticmethod
+    def is_dead(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+                return f.read().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            return True
 
     def test_unittest_driver(self):
         self.put("d.py", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
