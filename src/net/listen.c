@@ -132,6 +132,7 @@ int net_listen(struct net_listener *l, const char *address, int backlog, bool re
 {
     l->fd = -1;
     l->unlink_path = false;
+    l->inherited = l->provisional = false;
     if (strncmp(address, "unix:", 5) == 0)
         return listen_unix(l, address + 5, backlog);
     return listen_tcp(l, address, backlog, reuse_port);
@@ -149,7 +150,8 @@ void net_listener_close(struct net_listener *l)
     if (l->unlink_path && getsockname(l->fd, (struct sockaddr *)&un, &len) == 0 &&
         lstat(un.sun_path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
         unlink(un.sun_path);
-    close(l->fd);
+    if (!l->provisional)
+        close(l->fd);
     l->fd = -1;
 }
 

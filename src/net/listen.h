@@ -11,6 +11,8 @@ struct net_listener {
     int fd;
     bool unlink_path; /* a socket file of ours, to be removed */
     bool plain;       /* the owner's note: no TLS here */
+    bool inherited;   /* see inherit.h */
+    bool provisional; /* closing leaves the socket open: it is still somebody else's */
     dev_t dev;        /* of that file, to tell whether it still is ours */
     ino_t ino;
 };

@@ -15,6 +15,8 @@
 #define LIGHT_STACK (64 * 1024)
 /* Before an address that is without TLS. */
 #define PLAIN "plain:"
+/* Inherited sockets that one address may stand for. */
+#define LISTENERS_MAX 64
 
 void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 {
@@ -72,30 +74,99 @@ static const char *check(const tws_server_options *o)
     return NULL;
 }
 
+/* Notes the address of the listener that has just been opened. */
+static tws_err add_listener(tws_server *s, bool plain, tws_error *e)
+{
+    char text[256];
+    struct net_listener *l = &s->listeners[s->listener_count];
+    char **address = &s->addresses[s->listener_count];
+
+    l->plain = plain || !s->cfg->opt.tls;
+    s->listener_count++;
+    net_local_text(l->fd, text, sizeof text);
+    *address = base_strdup(server_allocator(s), text);
+    return *address ? TWS_OK : failed(e, TWS_ERR_MEMORY, 0, NULL);
+}
+
+static tws_err address_failed(tws_error *e, const char *address, const char *why, int error)
+{
+    char text[192];
+
+    if (why)
+        snprintf(text, sizeof text, "%s: %s", address, why);
+    return failed(e, TWS_ERR_ADDRESS, error, why ? text : address);
+}
+
+/* Whether a listener has that descriptor already. */
+static bool is_listened_on(const tws_server *s, int fd)
+{
+    for (size_t i = 0; i < s->listener_count; i++)
+        if (s->listeners[i].fd == fd)
+            return true;
+    return false;
+}
+
+/* The sockets that one address stands for, all of which exist already. */
+static tws_err open_inherited(tws_server *s, const char *address, const char *whole, int count,
+                              tws_error *e)
+{
+    bool plain = address != whole;
+    int fds[LISTENERS_MAX];
+    const char *why = NULL;
+    tws_err err = TWS_OK;
+
+    net_inherited(address, fds, count, &why);
+    for (int i = 0; i < count && !err; i++) {
+        int r = is_listened_on(s, fds[i]) ? -EBUSY : 0;
+
+        if (r < 0)
+            why = "listed twice";
+        else
+            r = net_listen_inherited(&s->listeners[s->listener_count], fds[i], &why);
+        err = r < 0 ? address_failed(e, whole, why, -r) : add_listener(s, plain, e);
+    }
+    return err;
+}
+
+static const char *without_plain(const char *address)
+{
+    return address + (strncmp(address, PLAIN, sizeof PLAIN - 1) == 0 ? sizeof PLAIN - 1 : 0);
+}
+
 static tws_err open_listeners(tws_server *s, const tws_server_options *o, tws_error *e)
 {
     const tws_allocator *a = server_allocator(s);
+    const char *why = NULL;
+    size_t total = 0;
+    tws_err err = TWS_OK;
 
-    s->listeners = base_calloc(a, o->listen_count * sizeof *s->listeners);
-    s->addresses = base_calloc(a, o->listen_count * sizeof *s->addresses);
+    for (size_t i = 0; i < o->listen_count; i++) {
+        int n = net_inherited(without_plain(o->listen[i]), NULL, 0, &why);
+
+        if (n < 0)
+            return address_failed(e, o->listen[i], why, -n);
+        if (n > LISTENERS_MAX)
+            return address_failed(e, o->listen[i], "too many sockets", E2BIG);
+        total += n > 0 ? (size_t)n : 1;
+    }
+    s->listeners = base_calloc(a, total * sizeof *s->listeners);
+    s->addresses = base_calloc(a, total * sizeof *s->addresses);
     if (!s->listeners || !s->addresses)
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
-    for (size_t i = 0; i < o->listen_count; i++) {
-        char text[256];
-        bool plain = strncmp(o->listen[i], PLAIN, sizeof PLAIN - 1) == 0;
-        const char *address = o->listen[i] + (plain ? sizeof PLAIN - 1 : 0);
-        int r = net_listen(&s->listeners[i], address, o->backlog, o->reuse_port);
+    for (size_t i = 0; i < o->listen_count && !err; i++) {
+        const char *address = without_plain(o->listen[i]);
+        int n = net_inherited(address, NULL, 0, &why);
+        int r;
 
-        if (r < 0)
-            return failed(e, TWS_ERR_ADDRESS, -r, o->listen[i]);
-        s->listeners[i].plain = plain || !s->cfg->opt.tls;
-        s->listener_count = i + 1;
-        net_local_text(s->listeners[i].fd, text, sizeof text);
-        s->addresses[i] = base_strdup(a, text);
-        if (!s->addresses[i])
-            return failed(e, TWS_ERR_MEMORY, 0, NULL);
+        if (n > 0) {
+            err = open_inherited(s, address, o->listen[i], n, e);
+            continue;
+        }
+        r = net_listen(&s->listeners[s->listener_count], address, o->backlog, o->reuse_port);
+        err = r < 0 ? address_failed(e, o->listen[i], NULL, -r)
+                    : add_listener(s, address != o->listen[i], e);
     }
-    return TWS_OK;
+    return err;
 }
 
 static void kick(void *conn)
@@ -118,6 +189,23 @@ static void log_stuck(void *server, uint64_t label, tws_ms ms)
         &s->log, TWS_LOG_WARNING,
         "the handler of connection %llu has kept its carrier for %d ms; the others were moved",
         (unsigned long long)label, (int)ms);
+}
+
+/* Inherited sockets are the server's once nothing can fail any more. */
+static tws_err start_accepting(tws_server *s, tws_error *e)
+{
+    int r;
+
+    for (size_t i = 0; i < s->listener_count; i++)
+        net_listener_own(&s->listeners[i], true);
+    r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
+    if (r < 0) {
+        for (size_t i = 0; i < s->listener_count; i++)
+            net_listener_own(&s->listeners[i], false);
+        return failed(e, TWS_ERR_SYSTEM, -r, "thread");
+    }
+    s->acceptor_runs = true;
+    return TWS_OK;
 }
 
 static tws_err start_threads(tws_server *s, tws_error *e)
@@ -156,11 +244,7 @@ static tws_err start_threads(tws_server *s, tws_error *e)
         !server_accept_prepare(s))
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     s->accept_spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    r = task_service_start(&s->acceptor, "tws-accept", true, server_accept_main, s);
-    if (r < 0)
-        return failed(e, TWS_ERR_SYSTEM, -r, "thread");
-    s->acceptor_runs = true;
-    return TWS_OK;
+    return start_accepting(s, e);
 }
 
 /* Everything but the threads' work is undone. */

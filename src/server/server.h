@@ -12,6 +12,7 @@
 #include <tws/server.h>
 
 #include "event/event.h"
+#include "net/inherit.h"
 #include "net/listen.h"
 #include "server/address_table.h"
 #include "server/rate_table.h"
