@@ -135,10 +135,10 @@ typedef struct tws_dial_options {
     /* ---- Events ---- */
 
     /*
-     * Run the connection by these handlers (event.h; copied), on a thread of its own that begins
-     * when tws_dial() has succeeded and has a reference of its own: giving back the caller's ends
-     * nothing. on_open may come before tws_dial() returns. After a failure there are no events.
-     * Default NULL: the caller reads.
+     * Run the connection by these handlers (event.h; copied), on a thread of its own, which begins
+     * when the handshake is done: on_open may come before tws_dial() has returned and set *out.
+     * That thread has a reference of its own; giving back the caller's does not end the connection,
+     * and `out` may be NULL. After a failure there are no events. Default NULL: the caller reads.
      */
     const struct tws_events *events;
     void *events_arg; /* handed to them */

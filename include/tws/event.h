@@ -20,7 +20,13 @@
  *
  * The order is on_open, then messages, pings and pongs as they come, then on_close. When the opening
  * handshake fails there is no event at all (upgrade.on_handshake_end tells of that); after on_open
- * there is always an on_close, however the connection ends, and nothing after it.
+ * there is always an on_close, however the connection ends, and nothing after it. tws_close() in a
+ * handler does the closing handshake there; on_close follows on the thread that reads, when every
+ * handler has returned. From another thread, before what the handlers use is freed:
+ *
+ *     tws_close(c, TWS_CLOSE_NORMAL, NULL);   // the handshake
+ *     tws_events_wait(c, TWS_NO_LIMIT);       // on_close has returned
+ *     tws_conn_unref(c);
  *
  * C has no panics that could be caught: a handler that crashes takes the process with it.
  */
@@ -43,8 +49,8 @@ typedef struct tws_events {
     void (*on_open)(tws_conn *c, void *arg);
     /*
      * `m` is valid until the handler returns; tws_message_take(c, m) makes it yours for longer, and
-     * then yours to free. tws_message_free() on one that was not taken does nothing. NULL: messages
-     * are dropped.
+     * then yours to free, on this thread and with `parallel` too. tws_message_free() on one that was
+     * not taken does nothing. NULL: messages are dropped.
      */
     void (*on_message)(tws_conn *c, tws_message *m, void *arg);
     /* Return true to have the library send the pong, which it does too without a handler. */

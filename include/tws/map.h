@@ -11,7 +11,8 @@
  *     tws_map_delete(users, "ann", c);
  *
  * The map holds a reference on each of its connections. One that ends is not taken out by itself:
- * delete it in on_close, or when its handler returns. To send to many, a hub (hub.h) does more.
+ * delete it in on_close, or when its handler returns. A name stands for one connection; for users
+ * with several, and to send to many, take the rooms of a hub (hub.h), one for each user if need be.
  */
 #ifndef TWS_MAP_H
 #define TWS_MAP_H

@@ -328,8 +328,8 @@ typedef struct tws_server_options {
     int backlog;     /* default 4,096, which the system may lower */
     bool reuse_port; /* SO_REUSEPORT: several processes share an address; default false */
     tws_connection_fn on_connection;
-    /* In place of on_connection: handlers, see event.h. Copied. Default NULL. An on_connection that
-     * calls tws_run() chooses for each connection. */
+    /* In place of on_connection (both, or none: TWS_ERR_ARGUMENT): handlers, see event.h. Copied.
+     * Default NULL. An on_connection that calls tws_run() chooses for each connection. */
     const struct tws_events *events;
     void *arg;                /* handed to these, and to the hooks unless hook_arg is set */
     uint32_t max_connections; /* default 10,000; 0: no limit; more are answered with 503 */

@@ -4,7 +4,7 @@
  * which costs nothing.
  *
  *     tws_session_set(c, "name", strdup("Ann"), free);
- *     const char *name = tws_session_get(c, "name");
+ *     const char *name = tws_session_get(c, "name");   // NULL when that has failed
  *
  * A value's destructor is called exactly once: when the value is replaced or deleted, or when the
  * connection's memory goes, which is after the last event, handler and callback and with the last

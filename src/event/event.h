@@ -11,7 +11,27 @@
 
 #include "conn/conn.h"
 
-struct event_parallel;
+struct event_worker {
+    struct event_worker *next, **link;
+    uintptr_t thread;
+};
+
+struct event_parallel {
+    tws_conn *conn;
+    void (*on_message)(tws_conn *c, tws_message *m, void *arg);
+    void *arg;
+    uint32_t limit; /* constant */
+    task_mutex mu;
+    uint32_t busy;                /* mu: messages that wait for a worker or are being handled */
+    uint32_t count, idle;         /* mu: workers, and those that wait */
+    uint32_t begin, waiting;      /* mu: messages in the ring */
+    struct event_worker *workers; /* mu: for who asks whether he is one */
+    struct task_queue work;       /* mu: idle workers */
+    struct task_queue room;       /* mu: the reader, while `limit` are busy */
+    struct task_queue gone;       /* mu: woken when count becomes 0 */
+    bool stop;                    /* mu: the reader waits for that */
+    tws_message ring[];           /* mu: `limit` of them */
+};
 
 struct event_run {
     tws_conn *conn;

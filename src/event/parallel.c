@@ -9,28 +9,6 @@
 /* A worker that has had nothing to do for so long leaves. */
 #define IDLE_NS BASE_NS_PER_S
 
-struct worker {
-    struct worker *next, **link;
-    uintptr_t thread;
-};
-
-struct event_parallel {
-    tws_conn *conn;
-    void (*on_message)(tws_conn *c, tws_message *m, void *arg);
-    void *arg;
-    uint32_t limit; /* constant */
-    task_mutex mu;
-    uint32_t busy;           /* mu: messages that wait for a worker or are being handled */
-    uint32_t count, idle;    /* mu: workers, and those that wait */
-    uint32_t begin, waiting; /* mu: messages in the ring */
-    struct worker *workers;  /* mu: for who asks whether he is one */
-    struct task_queue work;  /* mu: idle workers */
-    struct task_queue room;  /* mu: the reader, while `limit` are busy */
-    struct task_queue gone;  /* mu: woken when count becomes 0 */
-    bool stop;               /* mu */
-    tws_message ring[];      /* mu: `limit` of them */
-};
-
 /* ---- Workers ---- */
 
 static void handle(struct event_parallel *p, tws_message m)
@@ -60,7 +38,7 @@ static void work_locked(struct event_parallel *p)
     done_locked(p);
 }
 
-static void enlist_locked(struct event_parallel *p, struct worker *w)
+static void enlist_locked(struct event_parallel *p, struct event_worker *w)
 {
     w->thread = task_self();
     w->next = p->workers;
@@ -70,7 +48,7 @@ static void enlist_locked(struct event_parallel *p, struct worker *w)
     p->workers = w;
 }
 
-static void leave_locked(struct event_parallel *p, struct worker *w)
+static void leave_locked(struct event_parallel *p, struct event_worker *w)
 {
     *w->link = w->next;
     if (w->next)
@@ -82,7 +60,7 @@ static void leave_locked(struct event_parallel *p, struct worker *w)
 static void worker_main(void *arg)
 {
     struct event_parallel *p = arg;
-    struct worker w;
+    struct event_worker w;
     int r = 0;
 
     pthread_mutex_lock(&p->mu);
@@ -109,7 +87,7 @@ bool event_parallel_here(struct event_parallel *p)
     bool here = false;
 
     pthread_mutex_lock(&p->mu);
-    for (const struct worker *w = p->workers; w && !here; w = w->next)
+    for (const struct event_worker *w = p->workers; w && !here; w = w->next)
         here = w->thread == self;
     pthread_mutex_unlock(&p->mu);
     return here;

@@ -1,5 +1,49 @@
 #include "support_events.h"
 
+/* ---- Gates ---- */
+
+void gate_make(struct gate *g)
+{
+    memset(g, 0, sizeof *g);
+    g->mu = tws_mutex_new();
+    g->changed = tws_cond_new();
+    assert_true(g->mu && g->changed);
+}
+
+void gate_wait(struct gate *g)
+{
+    tws_mutex_lock(g->mu, 0);
+    g->inside++;
+    while (!g->open)
+        tws_cond_wait(g->changed, g->mu, 0);
+    g->inside--;
+    tws_mutex_unlock(g->mu);
+}
+
+void gate_open(struct gate *g)
+{
+    tws_mutex_lock(g->mu, 0);
+    g->open = true;
+    tws_cond_broadcast(g->changed);
+    tws_mutex_unlock(g->mu);
+}
+
+int gate_inside(struct gate *g)
+{
+    int n;
+
+    tws_mutex_lock(g->mu, 0);
+    n = g->inside;
+    tws_mutex_unlock(g->mu);
+    return n;
+}
+
+void gate_free(struct gate *g)
+{
+    tws_cond_free(g->changed);
+    tws_mutex_free(g->mu);
+}
+
 /* ---- The diary ---- */
 
 static void note_order(struct diary *d)

@@ -6,6 +6,20 @@
 
 #include "support.h"
 
+/* Handlers wait here until the test lets them go; the right way on both kinds of thread. */
+struct gate {
+    tws_mutex *mu;
+    tws_cond *changed;
+    int inside; /* mu: that wait */
+    bool open;  /* mu */
+};
+void gate_make(struct gate *g);
+void gate_wait(struct gate *g);
+void gate_open(struct gate *g);
+int gate_inside(struct gate *g);
+/* Nobody may be inside. */
+void gate_free(struct gate *g);
+
 /* What happened on one connection. Its address is the handlers' argument. */
 struct diary {
     _Atomic int opened, messages, pings, pongs, closed;
