@@ -11,6 +11,9 @@
  * outlives the call: a handler's connection is valid until the handler returns, everywhere else
  * take one with tws_conn_ref().
  *
+ * Memory. Buffers are lent by pools that the connections of a server or group share; the allocator of
+ * their options (types.h) is the one hook for all memory.
+ *
  * Errors. Functions that can fail return a tws_err. After a code for which tws_err_is_final() is
  * true the connection is over and has already shut itself down; tws_conn_error() has the details.
  */
@@ -425,7 +428,7 @@ TWS_API tws_err tws_set_timeout(tws_conn *c, tws_timeout which, tws_ms value);
  *
  * @param c the connection
  * @param which the timeout
- * @return milliseconds, 0 for no limit; TWS_NOWAIT.
+ * @return milliseconds, 0 for no limit; TWS_NOWAIT. Of a deadline, what is left of it.
  * Threads: any.
  */
 TWS_API tws_ms tws_get_timeout(tws_conn *c, tws_timeout which);

@@ -31,6 +31,7 @@ extern "C" {
     X(TWS_ERR_UNSUPPORTED, -11, "not supported by this build or this system")                      \
     X(TWS_ERR_QUEUE_FULL, -12, "the send queue is full; the message was not taken")                \
     X(TWS_ERR_DROPPED, -13, "the message was dropped from the send queue for a newer one")         \
+    X(TWS_ERR_FILE, -14, "the file cannot be read or is shorter than was said")                    \
     X(TWS_ERR_CLOSED, -20, "the connection was closed on this side")                               \
     X(TWS_ERR_PEER_CLOSED, -21, "the peer closed the connection")                                  \
     X(TWS_ERR_EOF, -22, "the peer ended the connection without a close frame")                     \
@@ -134,6 +135,60 @@ TWS_API const char *tws_err_text(tws_err err);
  * Threads: any.
  */
 TWS_API bool tws_err_is_final(tws_err err);
+
+/* Close codes as arguments of the two functions below: TWS_CODES(TWS_CLOSE_NORMAL, 4001). */
+#define TWS_CODES(...)                                                                             \
+    (const uint16_t[]){__VA_ARGS__}, sizeof((const uint16_t[]){__VA_ARGS__}) / sizeof(uint16_t)
+
+/**
+ * Tells whether a connection ended with one of these close codes.
+ *
+ * That is with a close frame of the peer's, whoever began, or without one when the peer just went
+ * away (TWS_CLOSE_ABNORMAL). Other endings have no close code: network errors, timeouts, and what
+ * the library itself objected to.
+ *
+ *     if (tws_is_close_error(&e, TWS_CODES(TWS_CLOSE_NORMAL, TWS_CLOSE_GOING_AWAY)))
+ *
+ * @param e from tws_conn_error()
+ * @param codes the codes; may be NULL when count is 0
+ * @param count how many
+ * @return true when it did.
+ * Threads: any.
+ * RFC: 6455 7.1.5
+ */
+TWS_API bool tws_is_close_error(const tws_error *e, const uint16_t *codes, size_t count);
+
+/**
+ * Tells whether the peer ended a connection in another way than expected: by a close frame with none
+ * of these codes, or without one (TWS_CLOSE_ABNORMAL) unless that is among them.
+ *
+ * False while it is open, and after an ending that began on this side or in the network.
+ *
+ * @param e from tws_conn_error()
+ * @param codes the codes that are expected; may be NULL when count is 0
+ * @param count how many
+ * @return true when it did.
+ * Threads: any.
+ * RFC: 6455 7.1.5
+ */
+TWS_API bool tws_is_unexpected_close(const tws_error *e, const uint16_t *codes, size_t count);
+
+/**
+ * Writes the payload of a close frame, for programs that send or compare such frames themselves.
+ * tws_close() needs none.
+ *
+ * @param buf where it goes
+ * @param size room in buf; 125 is always enough
+ * @param code a code that may be sent; 0 or 1005: the payload is empty
+ * @param reason UTF-8, at most 123 bytes, or NULL
+ * @param len set to the number of bytes; 0 on errors
+ * @return TWS_OK; TWS_ERR_CLOSE_CODE; TWS_ERR_TEXT; TWS_ERR_CONTROL_SIZE: the reason is too long, or
+ *         buf too small.
+ * Threads: any.
+ * RFC: 6455 5.5.1
+ */
+TWS_API tws_err tws_format_close(void *buf, size_t size, uint16_t code, const char *reason,
+                                 size_t *len);
 
 #ifdef __cplusplus
 }

@@ -11,13 +11,16 @@
 #include <tws/hub.h>
 #include <tws/map.h>
 #include <tws/metrics.h>
+#include <tws/pair.h>
 #include <tws/prepared.h>
 #include <tws/queue.h>
 #include <tws/server.h>
 #include <tws/session.h>
+#include <tws/stream.h>
 #include <tws/thread.h>
 #include <tws/tls.h>
 #include <tws/types.h>
 #include <tws/upgrade.h>
+#include <tws/wait.h>
 
 #endif

@@ -2,6 +2,7 @@
 #include "conn/queue.h"
 
 #include "base/clock.h"
+#include "conn/watch.h"
 #include "wire/close.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, s
     if (c->writer) /* what is queued waits for the end of a message that will not come */
         conn_queue_drop_locked(c);
     task_queue_wake_all(&c->turns);
-    task_queue_wake_all(&c->events);
+    conn_events_wake_locked(c);
 }
 
 /* Wakes a reader that waits for input. Its call returns, seeing the new state. mu is held: whoever
@@ -48,20 +49,6 @@ void conn_wake_reader_locked(tws_conn *c)
 {
     if (atomic_load(&c->reading) && atomic_load(&c->reader) != task_self())
         net_stream_interrupt(&c->stream);
-}
-
-static tws_err check_close(uint16_t *code, const char *reason, size_t *len)
-{
-    *len = reason ? strlen(reason) : 0;
-    if (*code == 0)
-        *code = WIRE_CLOSE_NO_STATUS;
-    if (*code != WIRE_CLOSE_NO_STATUS && !wire_close_code_sendable(*code))
-        return TWS_ERR_CLOSE_CODE;
-    if (*len > WIRE_CLOSE_REASON_MAX)
-        return TWS_ERR_CONTROL_SIZE;
-    if (!wire_utf8_valid((const uint8_t *)reason, *len))
-        return TWS_ERR_TEXT;
-    return TWS_OK;
 }
 
 static void close_begin(tws_conn *c, uint16_t code, const char *reason, size_t len)
@@ -117,7 +104,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
         }
         conn_queue_drop_locked(c);
         task_queue_wake_all(&c->turns);
-        task_queue_wake_all(&c->events);
+        conn_events_wake_locked(c);
     }
     pthread_mutex_unlock(&c->mu);
     conn_kick(c);
@@ -152,7 +139,7 @@ static bool take_reader(tws_conn *c, int64_t deadline, bool over)
 {
     bool mine = false;
 
-    atomic_store(&c->reader_wanted, true);
+    atomic_fetch_add(&c->reader_wanted, 1);
     pthread_mutex_lock(&c->mu);
     for (;;) {
         bool expected = false;
@@ -164,7 +151,7 @@ static bool take_reader(tws_conn *c, int64_t deadline, bool over)
             break;
     }
     pthread_mutex_unlock(&c->mu);
-    atomic_store(&c->reader_wanted, false);
+    atomic_fetch_sub(&c->reader_wanted, 1);
     if (!mine)
         return false;
     over = over && atomic_load(&c->reader) == task_self();
@@ -291,7 +278,7 @@ void conn_finish(tws_conn *c, uint16_t code)
 tws_err tws_close_start(tws_conn *c, uint16_t code, const char *reason)
 {
     size_t len;
-    tws_err err = check_close(&code, reason, &len);
+    tws_err err = conn_check_close(&code, reason, &len);
 
     if (err)
         return err;
@@ -306,7 +293,7 @@ tws_err tws_close_start(tws_conn *c, uint16_t code, const char *reason)
 tws_err tws_close(tws_conn *c, uint16_t code, const char *reason)
 {
     size_t len;
-    tws_err err = check_close(&code, reason, &len);
+    tws_err err = conn_check_close(&code, reason, &len);
 
     if (err)
         return err;

@@ -1,6 +1,8 @@
 /* A connection's life, its options, and what is known about it. */
 #include "conn/queue.h"
 
+#include <tws/wait.h>
+
 #include "base/clock.h"
 #include "base/sized.h"
 #include "conn/codec.h"
@@ -138,6 +140,7 @@ static void conn_free(tws_conn *c)
     conn_queue_free(c);
     conn_assembly_free(c);
     conn_deflate_free(c);
+    base_free(env->allocator, c->bytes);
     base_free(env->allocator, c->subprotocol);
     if (c->request_free)
         c->request_free(c);
@@ -228,11 +231,29 @@ tws_err tws_set_timeout(tws_conn *c, tws_timeout which, tws_ms value)
     return TWS_OK;
 }
 
+tws_err tws_set_deadline(tws_conn *c, tws_timeout which, tws_ms ms)
+{
+    int64_t at = task_deadline(ms);
+
+    if ((which != TWS_TIMEOUT_READ && which != TWS_TIMEOUT_WRITE) || ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
+    if (ms > 0)
+        ms = at == TASK_FOREVER ? TWS_NO_LIMIT : TASK_AT(at);
+    atomic_store_explicit(&c->timeouts[which], ms, memory_order_relaxed);
+    return TWS_OK;
+}
+
 tws_ms tws_get_timeout(tws_conn *c, tws_timeout which)
 {
+    tws_ms ms;
+
     if (which < TWS_TIMEOUT_READ || which > TWS_TIMEOUT_PING)
         return 0;
-    return conn_timeout(c, which);
+    ms = conn_timeout(c, which);
+    if (ms >= TWS_NOWAIT)
+        return ms;
+    ms = (task_deadline(ms) - base_clock_ns() + BASE_NS_PER_MS - 1) / BASE_NS_PER_MS;
+    return ms > 0 ? ms : TWS_NOWAIT;
 }
 
 tws_err tws_set_limit(tws_conn *c, tws_limit which, uint64_t value)

@@ -237,12 +237,12 @@ struct tws_conn {
     _Atomic bool rest_readable; /* ended by a failed write: what came before may still be read */
     uint8_t pong_len;
     uint8_t pong_data[WIRE_CONTROL_MAX];
-    _Atomic bool reader_wanted; /* somebody waits for `reading` to become false */
-    struct task_queue turns;    /* threads that want the writer's role */
-    struct task_queue events;   /* threads that wait for the reader to leave or for the end; also
-                                   for the end of `handled` */
+    _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
+    struct task_queue turns;        /* threads that want the writer's role */
+    struct task_queue events; /* threads that wait for the reader to leave or for the end; also
+                                       for the end of `handled` */
     struct conn_error error;
-    tws_writer *writer; /* an open streaming writer, on the heap of its owner */
+    void *writer; /* who has a message open: a tws_writer, or a file that is being sent */
     uintptr_t writer_owner;
     struct conn_counters count;
     int64_t opened;
@@ -262,6 +262,12 @@ struct tws_conn {
 
     _Atomic(struct base_dict *) session; /* set once; NULL: nothing was ever stored */
     struct event_run *run;               /* mu: events are being run; NULL */
+
+    struct conn_ping *pings;    /* mu: sent and waited for, in the order of sending */
+    struct conn_watch *watches; /* mu: threads that wait for more than this connection */
+    struct conn_stream *bytes;  /* reader's, owned; NULL: no terminator, see stream.c */
+    _Atomic bool pinging;       /* mu; a hint for the reader: pings is not empty */
+    bool pumping;               /* mu: the reader only handles control frames, see ping.c */
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
@@ -366,6 +372,10 @@ tws_err conn_sticky_locked(const tws_conn *c);
 tws_err conn_input_fill(tws_conn *c, uint32_t need, int64_t deadline);
 /* Receives straight into a caller's buffer; input must be empty. */
 tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_t deadline);
+/* How long to wait before silence has to be looked at; 0: for ever. */
+tws_ms conn_silence_period(tws_conn *c);
+/* What is held or stranded leaves before the reader waits. */
+void conn_before_wait(tws_conn *c);
 /* Ends an open connection that has had no data for as long as the idle timeout. */
 tws_err conn_check_idle(tws_conn *c, int64_t now);
 /* Gives a borrowed buffer back when nothing is in it. */
@@ -419,6 +429,9 @@ static inline struct wire_frame_rules conn_frame_rules(const tws_conn *c)
     return (struct wire_frame_rules){.expect_masked = c->server,
                                      .rsv_allowed = c->deflate ? WIRE_RSV1 : 0};
 }
+/* Until a data frame's header stands at the read position, which is not taken; or, if `one`, until a
+ * control frame has been handled. *f is the header. */
+tws_err conn_next_header(tws_conn *c, struct wire_frame *f, bool one, int64_t deadline);
 /* Until a data frame's header has been taken (msg.in_frame). */
 tws_err conn_next_frame(tws_conn *c, int64_t deadline);
 /* Unmasks, in place, and checks (unless compressed) len more bytes of the frame's payload. */
@@ -438,8 +451,18 @@ uint32_t conn_rate_excess(uint32_t *count, int64_t *since, uint64_t limit);
 
 /* ---- read.c ---- */
 
-tws_err conn_reader_enter(tws_conn *c);
+/* Waits, until the deadline, only for a thread that pumps control frames. */
+tws_err conn_reader_enter(tws_conn *c, int64_t deadline);
 void conn_reader_leave(tws_conn *c);
+static inline int64_t conn_read_deadline(tws_conn *c)
+{
+    return task_deadline(conn_timeout(c, TWS_TIMEOUT_READ));
+}
+/* A read of any kind begins: what the last one showed is over. */
+void conn_forget_shown(tws_conn *c);
+/* With the role: tws_next_reader() and tws_reader_read(), whose conditions hold. */
+tws_err conn_next_reader(tws_conn *c, int64_t deadline);
+tws_err conn_reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int64_t deadline);
 /* What a message is put together in, for the reader. False: no memory. */
 bool conn_assembly_resize(tws_conn *c, size_t cap);
 void conn_assembly_free(tws_conn *c);
@@ -534,10 +557,19 @@ struct conn_outgoing {
     uint64_t payload;               /* bytes of the caller's: what the counters count */
     const struct conn_deflated *as; /* what a whole message was compressed to; NULL */
     uint32_t room; /* bytes before a single piece that may be overwritten with the header */
+    tws_ms ms;     /* how long it may take */
 };
-struct conn_wait conn_write_wait(tws_conn *c);
+static inline struct conn_wait conn_write_wait(tws_conn *c)
+{
+    return (struct conn_wait){.ms = conn_timeout(c, TWS_TIMEOUT_WRITE), .deadline = 0};
+}
 /* Takes the role for it. */
 tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn turn);
+
+/* ---- close_code.c ---- */
+
+/* Of what tws_close() and others take. 0 becomes WIRE_CLOSE_NO_STATUS; *len is the reason's. */
+tws_err conn_check_close(uint16_t *code, const char *reason, size_t *len);
 
 /* ---- close.c ---- */
 

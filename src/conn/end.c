@@ -2,6 +2,7 @@
 #include "conn/queue.h"
 
 #include "base/text.h"
+#include "conn/watch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause)
     if (c->end_hooks)
         conn_tell_locked(c);
     task_queue_wake_all(&c->turns);
-    task_queue_wake_all(&c->events);
+    conn_events_wake_locked(c);
     return conn_sticky_locked(c);
 }
 
@@ -101,7 +102,7 @@ tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t c
     atomic_store(&c->state, CONN_CLOSING);
     conn_queue_drop_locked(c);
     task_queue_wake_all(&c->turns);
-    task_queue_wake_all(&c->events);
+    conn_events_wake_locked(c);
     return cause->code;
 }
 

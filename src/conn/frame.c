@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "conn/codec.h"
+#include "conn/watch.h"
 #include "wire/mask.h"
 
 #include <string.h>
@@ -71,12 +72,17 @@ static tws_err handle_ping(tws_conn *c, const uint8_t *data, size_t len)
 
 static tws_err handle_pong(tws_conn *c, const uint8_t *data, size_t len)
 {
+    int64_t keepalive = 0;
+
     CONN_COUNT(c->count.pongs_in, 1);
     if (c->ping_sent && len == sizeof c->ping_sent && memcmp(data, &c->ping_sent, len) == 0) {
         atomic_store_explicit(&c->rtt_us, (base_clock_ns() - c->ping_sent) / 1000,
                               memory_order_relaxed);
+        keepalive = c->ping_sent;
         c->ping_sent = 0;
     }
+    if (atomic_load_explicit(&c->pinging, memory_order_relaxed))
+        conn_pings_answer(c, data, len, keepalive);
     if (conn_state(c) == CONN_OPEN && c->on_pong)
         c->on_pong(c, data, len, c->pong_arg);
     return TWS_OK;
@@ -176,28 +182,41 @@ static tws_err begin_data(tws_conn *c, const struct wire_frame *f)
     return TWS_OK;
 }
 
-tws_err conn_next_frame(tws_conn *c, int64_t deadline)
+/* Inlined into what has to be fast, where `one` is a constant. */
+static inline tws_err next_header(tws_conn *c, struct wire_frame *f, bool one, int64_t deadline)
 {
     const struct wire_frame_rules rules = conn_frame_rules(c);
 
     for (;;) {
-        struct wire_frame f;
         tws_err err;
-        int n = wire_frame_parse(&f, c->in.buf + c->in.rd, conn_input_len(c), &rules,
-                                 c->msg.in_message);
+        int n =
+            wire_frame_parse(f, c->in.buf + c->in.rd, conn_input_len(c), &rules, c->msg.in_message);
 
         if (n < 0)
             return fail(c, TWS_ERR_PROTOCOL, TWS_CLOSE_PROTOCOL_ERROR,
                         wire_fault_text((enum wire_fault) - n));
         if (n == 0)
             err = want(c, conn_input_len(c) + 1, deadline);
-        else if (f.opcode >= WIRE_CLOSE)
-            err = handle_control(c, &f, deadline);
+        else if (f->opcode < WIRE_CLOSE)
+            return TWS_OK;
         else
-            return begin_data(c, &f);
-        if (err)
+            err = handle_control(c, f, deadline);
+        if (err || (one && n > 0))
             return err;
     }
+}
+
+tws_err conn_next_header(tws_conn *c, struct wire_frame *f, bool one, int64_t deadline)
+{
+    return next_header(c, f, one, deadline);
+}
+
+tws_err conn_next_frame(tws_conn *c, int64_t deadline)
+{
+    struct wire_frame f;
+    tws_err err = next_header(c, &f, false, deadline);
+
+    return err ? err : begin_data(c, &f);
 }
 
 tws_err conn_frame_payload(tws_conn *c, uint8_t *data, size_t len)

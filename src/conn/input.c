@@ -137,8 +137,7 @@ static void shorten(tws_ms *period, tws_ms ms)
         *period = ms;
 }
 
-/* How long to wait before silence has to be looked at. */
-static tws_ms silence_period(tws_conn *c)
+tws_ms conn_silence_period(tws_conn *c)
 {
     tws_ms period = 0;
 
@@ -258,7 +257,7 @@ static tws_err ended_by_peer(tws_conn *c)
 }
 
 /* Held replies leave before the reader waits; they never wait for the reader. */
-static void before_wait(tws_conn *c)
+void conn_before_wait(tws_conn *c)
 {
     if (conn_out_len(c) > 0 || conn_queue_stranded(c))
         conn_kick(c);
@@ -321,7 +320,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
     uint64_t rate = conn_limit(c, TWS_LIMIT_RATE);
     int64_t waited_from = rate > 0 ? base_clock_coarse_ns() : 0;
 
-    before_wait(c);
+    conn_before_wait(c);
     for (;;) {
         tws_err err = may_read(c);
         bool blocks;
@@ -331,7 +330,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
             return err;
         if (!c->in.area)
             conn_input_release(c);
-        n = net_stream_await(&c->stream, deadline, silence_period(c));
+        n = net_stream_await(&c->stream, deadline, conn_silence_period(c));
         blocks = n == 0 && net_stream_recv_waits(&c->stream);
         if (n == 0) {
             if (!direct && !make_room(c, (uint32_t)size))

@@ -41,7 +41,7 @@ static tws_err await_peer_locked(tws_conn *c, struct conn_queue *q)
     int64_t mark = INT64_MAX;
     tws_err err;
 
-    if (patient || ms == TWS_NOWAIT)
+    if (patient || ms < 0) /* nor does a deadline of the callers' count */
         ms = TWS_NO_LIMIT;
     conn_queue_progress(c, &mark);
     do

@@ -1,10 +1,14 @@
 /* Whole messages and streamed ones, for the caller. */
 #include "conn/conn.h"
 
+#include <tws/wait.h>
+
 #include "base/clock.h"
 #include "conn/codec.h"
+#include "conn/watch.h"
 #include "wire/mask.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Assembly buffers up to this are kept for the next message until the connection falls silent. */
@@ -15,12 +19,47 @@
 
 /* ---- The reader's role ---- */
 
-tws_err conn_reader_enter(tws_conn *c)
+/* Somebody has the role. One that only pumps control frames gives it up as soon as there is more to
+ * read, so this thread misses nothing by waiting for it. */
+static tws_err enter_behind(tws_conn *c, int64_t deadline)
+{
+    tws_err err = TWS_OK;
+
+    if (atomic_load(&c->reader) == task_self())
+        return conn_state(c) == CONN_OPEN ? TWS_ERR_BUSY : conn_sticky(c);
+    pthread_mutex_lock(&c->mu);
+    atomic_fetch_add(&c->reader_wanted, 1);
+    for (;;) {
+        bool expected = false;
+
+        if (atomic_compare_exchange_strong(&c->reading, &expected, true))
+            break;
+        if (conn_state(c) != CONN_OPEN)
+            err = conn_sticky_locked(c);
+        else if (!c->pumping)
+            err = TWS_ERR_BUSY;
+        else if (task_queue_wait(&c->events, &c->mu, deadline) == -ETIMEDOUT)
+            err = TWS_ERR_TIMEOUT;
+        if (err)
+            break;
+    }
+    atomic_fetch_sub(&c->reader_wanted, 1);
+    if (err)
+        conn_events_wake_locked(c); /* who stood back for this thread goes on */
+    pthread_mutex_unlock(&c->mu);
+    return err;
+}
+
+tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
 {
     bool expected = false;
 
-    if (!atomic_compare_exchange_strong(&c->reading, &expected, true))
-        return conn_state(c) == CONN_OPEN ? TWS_ERR_BUSY : conn_sticky(c);
+    if (!atomic_compare_exchange_strong(&c->reading, &expected, true)) {
+        tws_err err = enter_behind(c, deadline);
+
+        if (err)
+            return err;
+    }
     /* In one order with the state: who closes sees this reader, or this reader sees the close. */
     if (atomic_load_explicit(&c->reader, memory_order_relaxed) != task_self())
         atomic_store(&c->reader, task_self());
@@ -37,7 +76,7 @@ void conn_reader_leave(tws_conn *c)
     atomic_store(&c->reading, false);
     if (atomic_load(&c->reader_wanted)) {
         pthread_mutex_lock(&c->mu);
-        task_queue_wake_all(&c->events);
+        conn_events_wake_locked(c);
         pthread_mutex_unlock(&c->mu);
     }
 }
@@ -63,6 +102,14 @@ static void drop_assembly(tws_conn *c)
     w->len = 0;
     if (w->cap > KEEP_ASSEMBLY || w->pooled)
         conn_assembly_free(c);
+}
+
+void conn_forget_shown(tws_conn *c)
+{
+    conn_set_view(c, NULL);
+    conn_set_more(c, false);
+    if (!c->msg.in_message)
+        drop_assembly(c);
 }
 
 bool conn_assembly_resize(tws_conn *c, size_t cap)
@@ -273,15 +320,9 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
     }
 }
 
-static int64_t read_deadline(tws_conn *c)
+static tws_err read_message(tws_conn *c, tws_message *m, int64_t deadline)
 {
-    return task_deadline(conn_timeout(c, TWS_TIMEOUT_READ));
-}
-
-tws_err tws_read_message(tws_conn *c, tws_message *m)
-{
-    int64_t deadline = read_deadline(c);
-    tws_err err = conn_reader_enter(c);
+    tws_err err = conn_reader_enter(c, deadline);
 
     *m = (tws_message)TWS_MESSAGE_INIT;
     m->data = (char *)(uintptr_t) "";
@@ -293,6 +334,20 @@ tws_err tws_read_message(tws_conn *c, tws_message *m)
         err = read_whole(c, m, deadline);
     conn_reader_leave(c);
     return err;
+}
+
+tws_err tws_read_message(tws_conn *c, tws_message *m)
+{
+    return read_message(c, m, conn_read_deadline(c));
+}
+
+tws_err tws_read_message_within(tws_conn *c, tws_message *m, tws_ms ms)
+{
+    if (ms >= TWS_NOWAIT)
+        return read_message(c, m, task_deadline(ms));
+    *m = (tws_message)TWS_MESSAGE_INIT;
+    m->data = (char *)(uintptr_t) "";
+    return TWS_ERR_ARGUMENT;
 }
 
 /* ---- Messages that are somebody's own ---- */
@@ -421,13 +476,10 @@ tws_err conn_skip_message(tws_conn *c, int64_t deadline)
     return TWS_OK;
 }
 
-tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode)
+tws_err conn_next_reader(tws_conn *c, int64_t deadline)
 {
-    int64_t deadline = read_deadline(c);
-    tws_err err = conn_reader_enter(c);
+    tws_err err = TWS_OK;
 
-    if (err)
-        return err;
     conn_set_view(c, NULL);
     conn_set_more(c, false);
     if (c->msg.streaming || c->msg.in_message)
@@ -435,10 +487,21 @@ tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode)
     drop_assembly(c);
     if (!err)
         err = conn_next_frame(c, deadline);
-    if (!err) {
+    if (!err)
         c->msg.streaming = true;
+    return err;
+}
+
+tws_err tws_next_reader(tws_conn *c, tws_opcode *opcode)
+{
+    int64_t deadline = conn_read_deadline(c);
+    tws_err err = conn_reader_enter(c, deadline);
+
+    if (err)
+        return err;
+    err = conn_next_reader(c, deadline);
+    if (!err)
         *opcode = (tws_opcode)c->msg.opcode;
-    }
     conn_reader_leave(c);
     return err;
 }
@@ -467,7 +530,7 @@ static tws_err stream_payload(tws_conn *c, uint8_t *buf, size_t size, size_t *n,
     return err ? err : conn_frame_slow(c);
 }
 
-static tws_err reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int64_t deadline)
+tws_err conn_reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int64_t deadline)
 {
     struct conn_incoming *m = &c->msg;
     tws_err err;
@@ -498,15 +561,16 @@ static tws_err reader_read(tws_conn *c, uint8_t *buf, size_t size, size_t *n, in
 
 tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n)
 {
+    int64_t deadline = conn_read_deadline(c);
     tws_err err;
 
     *n = 0;
     if (size == 0)
         return TWS_ERR_ARGUMENT;
-    err = conn_reader_enter(c);
+    err = conn_reader_enter(c, deadline);
     if (err)
         return err;
-    err = c->msg.streaming ? reader_read(c, buf, size, n, read_deadline(c)) : TWS_ERR_STATE;
+    err = c->msg.streaming ? conn_reader_read(c, buf, size, n, deadline) : TWS_ERR_STATE;
     conn_reader_leave(c);
     return err;
 }

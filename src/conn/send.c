@@ -1,5 +1,5 @@
 /* Sending, by the thread that has the writer's role. */
-#include "conn/conn.h"
+#include "conn/pieces.h"
 
 #include "wire/mask.h"
 
@@ -117,8 +117,8 @@ static tws_err send_batch(tws_conn *c, const struct iovec *iov, int count, enum 
     return TWS_OK;
 }
 
-static tws_err send_pieces(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
-                           struct conn_wait *w, bool *begun)
+tws_err conn_send_part(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
+                       struct conn_wait *w, bool *begun)
 {
     tws_err err;
 
@@ -160,7 +160,7 @@ static tws_err send_masked(tws_conn *c, const struct wire_frame *f, const struct
             if (fill == CONN_BUFFER) {
                 struct iovec full = {.iov_base = buf, .iov_len = fill};
 
-                err = send_pieces(c, &full, 1, turn, w, &begun);
+                err = conn_send_part(c, &full, 1, turn, w, &begun);
                 fill = 0;
             }
         }
@@ -168,7 +168,7 @@ static tws_err send_masked(tws_conn *c, const struct wire_frame *f, const struct
     if (!err && fill > 0) {
         struct iovec rest = {.iov_base = buf, .iov_len = fill};
 
-        err = send_pieces(c, &rest, 1, turn, w, &begun);
+        err = conn_send_part(c, &rest, 1, turn, w, &begun);
     }
     base_pool_put(&c->env->buffers, buf);
     return err;
@@ -198,14 +198,35 @@ tws_err conn_send_frame(tws_conn *c, struct wire_frame *f, const struct iovec *i
         memcpy(at, header, pieces[0].iov_len);
         pieces[0].iov_base = at;
         pieces[0].iov_len += iov->iov_len;
-        return send_pieces(c, pieces, 1, turn, w, &begun);
+        return conn_send_part(c, pieces, 1, turn, w, &begun);
     }
     for (int i = 0; i < batch; i++)
         pieces[i + 1] = iov[i];
-    err = send_pieces(c, pieces, batch + 1, turn, w, &begun);
+    err = conn_send_part(c, pieces, batch + 1, turn, w, &begun);
     if (!err && count > batch)
-        err = send_pieces(c, iov + batch, count - batch, turn, w, &begun);
+        err = conn_send_part(c, iov + batch, count - batch, turn, w, &begun);
     return err;
+}
+
+tws_err conn_send_file_part(tws_conn *c, int fd, int64_t *offset, size_t len, enum conn_turn turn,
+                            struct conn_wait *w, int *error)
+{
+    ssize_t n;
+
+    *error = 0;
+    while ((n = net_stream_send_file(&c->stream, fd, offset, len)) == -EAGAIN) {
+        tws_err err = wait_for_room(c, turn, w);
+
+        if (err)
+            return give_up(c, err, true);
+    }
+    if (n == -EPIPE || n == -ECONNRESET || n == -ETIMEDOUT)
+        return conn_io_failed(c, TWS_PHASE_WRITE, (int)n);
+    if (n > 0)
+        CONN_COUNT(c->count.wire_out, (uint64_t)n);
+    else
+        *error = n < 0 ? (int)-n : ENODATA;
+    return TWS_OK;
 }
 
 tws_err conn_send_made(tws_conn *c, const struct iovec *iov, int count, enum conn_turn turn,
@@ -213,7 +234,7 @@ tws_err conn_send_made(tws_conn *c, const struct iovec *iov, int count, enum con
 {
     bool begun = false;
 
-    return send_pieces(c, iov, count, turn, w, &begun);
+    return conn_send_part(c, iov, count, turn, w, &begun);
 }
 
 tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
@@ -223,7 +244,7 @@ tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
 
     if (err)
         return err;
-    err = send_pieces(c, NULL, 0, turn, w, &begun);
+    err = conn_send_part(c, NULL, 0, turn, w, &begun);
     conn_turn_give(c);
     return err;
 }

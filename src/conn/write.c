@@ -1,12 +1,9 @@
 /* Messages and control frames, for the caller. */
 #include "conn/codec.h"
 
-#include <string.h>
+#include <tws/wait.h>
 
-struct conn_wait conn_write_wait(tws_conn *c)
-{
-    return (struct conn_wait){.ms = conn_timeout(c, TWS_TIMEOUT_WRITE), .deadline = 0};
-}
+#include <string.h>
 
 static bool is_message(tws_opcode opcode)
 {
@@ -80,7 +77,7 @@ static tws_err take_turn(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
 
 tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn turn)
 {
-    struct conn_wait w = conn_write_wait(c);
+    struct conn_wait w = {.ms = o->ms};
     tws_err err = take_turn(c, turn, &w);
 
     if (err)
@@ -128,7 +125,7 @@ static tws_err write_apart(tws_conn *c, tws_compression mode, struct conn_outgoi
 static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outgoing out)
 {
     struct conn_outgoing *o = &out;
-    struct conn_wait w = conn_write_wait(c);
+    struct conn_wait w = {.ms = o->ms};
     struct conn_deflated d;
     struct iovec iov;
     tws_err err = take_turn(c, CONN_TURN_DATA, &w);
@@ -150,10 +147,10 @@ static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outg
 }
 
 static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mode,
-                             const struct iovec *iov, int count, bool checked)
+                             const struct iovec *iov, int count, bool checked, tws_ms ms)
 {
     struct conn_outgoing o = {
-        .frame = {.opcode = (uint8_t)opcode, .fin = true}, .iov = iov, .count = count};
+        .frame = {.opcode = (uint8_t)opcode, .fin = true}, .iov = iov, .count = count, .ms = ms};
     uint64_t max = conn_limit(c, TWS_LIMIT_WRITE);
 
     if (!is_message(opcode))
@@ -191,7 +188,19 @@ tws_err tws_write_message_as(tws_conn *c, tws_opcode opcode, tws_compression mod
 
     if (mode < TWS_COMPRESS_AUTO || mode > TWS_COMPRESS_ALWAYS)
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, mode, &iov, len > 0, conn_own_view(c, data, len));
+    return write_message(c, opcode, mode, &iov, len > 0, conn_own_view(c, data, len),
+                         conn_timeout(c, TWS_TIMEOUT_WRITE));
+}
+
+tws_err tws_write_message_within(tws_conn *c, tws_opcode opcode, const void *data, size_t len,
+                                 tws_ms ms)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
+    return write_message(c, opcode, conn_deflate_mode(c), &iov, len > 0,
+                         conn_own_view(c, data, len), ms);
 }
 
 tws_err tws_write_text(tws_conn *c, const char *text)
@@ -203,7 +212,8 @@ tws_err tws_writev_message(tws_conn *c, tws_opcode opcode, const struct iovec *i
 {
     if (count < 0 || count > 1024 || (count > 0 && !iov))
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, conn_deflate_mode(c), iov, count, false);
+    return write_message(c, opcode, conn_deflate_mode(c), iov, count, false,
+                         conn_timeout(c, TWS_TIMEOUT_WRITE));
 }
 
 tws_err tws_flush(tws_conn *c)
@@ -220,7 +230,8 @@ static tws_err write_control(tws_conn *c, enum wire_opcode opcode, const void *d
     struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
     struct conn_outgoing o = {.frame = {.opcode = (uint8_t)opcode, .fin = true, .len = len},
                               .iov = &iov,
-                              .count = len > 0};
+                              .count = len > 0,
+                              .ms = conn_timeout(c, TWS_TIMEOUT_WRITE)};
 
     if (len > WIRE_CONTROL_MAX)
         return TWS_ERR_CONTROL_SIZE;

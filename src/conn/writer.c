@@ -1,5 +1,6 @@
 /* Messages that are written in pieces. */
 #include "conn/codec.h"
+#include "conn/pieces.h"
 
 #include <string.h>
 
@@ -22,7 +23,7 @@ struct tws_writer {
 };
 
 /* Only one message at a time can be between its first and last frame. */
-static tws_err writer_claim(tws_conn *c, tws_writer *wr)
+tws_err conn_writer_claim(tws_conn *c, void *who)
 {
     struct conn_wait w = conn_write_wait(c);
     tws_err err = conn_turn_take(c, CONN_TURN_DATA, &w);
@@ -32,7 +33,7 @@ static tws_err writer_claim(tws_conn *c, tws_writer *wr)
     pthread_mutex_lock(&c->mu);
     /* Closing drops what would wait behind an open message: it has to see this one, or this it. */
     if (conn_state(c) == CONN_OPEN) {
-        c->writer = wr;
+        c->writer = who;
         c->writer_owner = task_self();
     } else {
         err = conn_sticky_locked(c);
@@ -42,7 +43,7 @@ static tws_err writer_claim(tws_conn *c, tws_writer *wr)
     return err;
 }
 
-static void writer_unclaim(tws_conn *c)
+void conn_writer_unclaim(tws_conn *c)
 {
     bool queued;
 
@@ -101,7 +102,7 @@ tws_err tws_next_writer_as(tws_conn *c, tws_opcode opcode, tws_compression mode,
     err = writer_new(c, opcode, mode, &w);
     if (err)
         return err;
-    err = writer_claim(c, w);
+    err = conn_writer_claim(c, w);
     if (err) {
         writer_free(w);
         return err;
@@ -120,7 +121,8 @@ static tws_err writer_fragment(tws_writer *w, const void *data, size_t len, bool
         .frame = {.opcode = w->begun ? WIRE_CONT : (uint8_t)w->opcode, .fin = fin, .len = len},
         .iov = &iov,
         .count = len > 0,
-        .payload = len};
+        .payload = len,
+        .ms = conn_timeout(w->conn, TWS_TIMEOUT_WRITE)};
     tws_err err;
 
     if (w->packer) {
@@ -246,6 +248,29 @@ static tws_err writer_pack_end(tws_writer *w)
     return err ? err : writer_fragment(w, w->buf, w->fill - CODEC_TAIL_SIZE, true);
 }
 
+/* ---- For files ---- */
+
+tws_err conn_writer_flush(tws_writer *w)
+{
+    if (w->err || w->fill == 0 || w->gathering || w->packer)
+        return w->err;
+    w->err = writer_fragment(w, w->buf, w->fill, false);
+    if (!w->err)
+        w->fill = 0;
+    return w->err;
+}
+
+bool conn_writer_begun(const tws_writer *w)
+{
+    return w->begun;
+}
+
+void conn_writer_fail(tws_writer *w, tws_err err)
+{
+    if (!w->err)
+        w->err = err;
+}
+
 /* ---- The caller's ---- */
 
 tws_err tws_writer_write(tws_writer *w, const void *data, size_t len)
@@ -283,7 +308,7 @@ tws_err tws_writer_close(tws_writer *w)
         tws_close_start(c, TWS_CLOSE_INTERNAL_ERROR, "message abandoned");
     if (w->packer)
         conn_deflate_close(c, w->packer, !err);
-    writer_unclaim(c);
+    conn_writer_unclaim(c);
     writer_free(w);
     tws_conn_unref(c);
     return err;

@@ -46,6 +46,13 @@ static inline ssize_t net_stream_send(struct net_stream *st, const struct iovec 
     return st->ops->send(st, iov, count);
 }
 
+/* Of plain streams, see task_send_file(). */
+static inline ssize_t net_stream_send_file(struct net_stream *st, int fd, int64_t *offset,
+                                           size_t len)
+{
+    return task_send_file(&st->sock, fd, offset, len);
+}
+
 static inline int net_stream_await_send(struct net_stream *st, int64_t deadline)
 {
     return st->ops->await_send(st, deadline);
@@ -55,6 +62,12 @@ static inline int net_stream_await_send(struct net_stream *st, int64_t deadline)
 static inline bool net_stream_recv_waits(const struct net_stream *st)
 {
     return task_recv_waits(&st->sock);
+}
+
+/* The descriptor was seen to be readable. */
+static inline void net_stream_hint_input(struct net_stream *st)
+{
+    task_hint_input(&st->sock);
 }
 
 /* Bytes sent that the peer's system has not acknowledged; 0 when that cannot be told. */

@@ -58,6 +58,10 @@ static inline bool net_stream_is_tls(const struct net_stream *st)
     return st->tls != NULL;
 }
 
+/* The reader's: a receive would not wait, whatever the socket says. */
+bool net_tls_readable(const struct net_stream *st);
+/* How soon the reader has to come back to send what the socket did not take; 0: no need. */
+tws_ms net_tls_pending(const struct net_stream *st);
 /* The calling thread has done its handshakes: gives back what OpenSSL keeps for it, mostly generators
  * of random numbers. */
 void net_tls_thread_trim(void);

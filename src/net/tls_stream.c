@@ -251,13 +251,27 @@ static int judge_barren(struct net_tls *t, int64_t deadline, tws_ms period)
     return -EAGAIN;
 }
 
+bool net_tls_readable(const struct net_stream *st)
+{
+    const struct net_tls *t = st->tls;
+
+    return t && (t->more || t->failed || t->got_close);
+}
+
+tws_ms net_tls_pending(const struct net_stream *st)
+{
+    const struct net_tls *t = st->tls;
+
+    return t && atomic_load_explicit(&t->out_len, memory_order_relaxed) > 0 ? PENDING_MS : 0;
+}
+
 static int tls_await(struct net_stream *st, int64_t deadline, tws_ms period)
 {
     struct net_tls *t = st->tls;
     int64_t end = deadline;
     int r;
 
-    if (t->more || t->failed || t->got_close) {
+    if (net_tls_readable(st)) {
         st->sock.recv_waits = false;
         return 0;
     }

@@ -78,6 +78,11 @@ tws_err tws_group_new(tws_group **out, const tws_group_options *opt)
     return TWS_OK;
 }
 
+struct task_runtime *task_group_runtime(struct tws_group *g)
+{
+    return g->runtime;
+}
+
 tws_err tws_group_spawn(tws_group *g, void (*fn)(void *arg), void *arg)
 {
     return error_of(task_spawn(g->runtime, fn, arg));

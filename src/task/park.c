@@ -15,7 +15,7 @@ int64_t task_deadline(tws_ms ms)
     if (ms == TWS_NO_LIMIT)
         return TASK_FOREVER;
     if (ms < 0)
-        return TASK_NOW;
+        return ms == TWS_NOWAIT ? TASK_NOW : -ms;
     if (ms > INT64_MAX / (4 * BASE_NS_PER_MS))
         return TASK_FOREVER;
     return base_clock_ns() + ms * BASE_NS_PER_MS;

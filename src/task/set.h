@@ -19,6 +19,8 @@ int task_set_init(struct task_set *set, struct task_runtime *rt);
 void task_set_destroy(struct task_set *set);
 /* dir TASK_READ or TASK_WRITE. Closing fd takes it out. 0 or -errno. */
 int task_set_add(struct task_set *set, int fd, enum task_dir dir);
+/* The same for poll(2)'s events; fd may be in it already. */
+int task_set_watch(struct task_set *set, int fd, short events);
 /*
  * Until something has happened to one of them, since it was added or since the last call; errors
  * and hang-ups count. May return early: look at all of them, and wait again. 0, -ETIMEDOUT or

@@ -30,7 +30,9 @@
 struct task_kind;
 struct pollfd;
 
-/* now + ms; TASK_FOREVER for 0, TASK_NOW for TWS_NOWAIT. */
+/* A point in time in place of a duration. */
+#define TASK_AT(t) ((tws_ms) - (t))
+/* now + ms; TASK_FOREVER for 0, TASK_NOW for TWS_NOWAIT, t for TASK_AT(t). */
 int64_t task_deadline(tws_ms ms);
 
 /* ---- Park and wake: one thread waits for one word from another. ---- */
@@ -115,6 +117,8 @@ void task_runtime_free(struct task_runtime *rt);
 /* Kernel threads only: frees it without waiting, by its last thread if there still are any. The caller
  * may be one of them. NULL is fine. */
 void task_runtime_release(struct task_runtime *rt);
+struct tws_group;
+struct task_runtime *task_group_runtime(struct tws_group *g);
 /* The runtime that spawned the calling thread; NULL in threads of the application's own. */
 struct task_runtime *task_current_runtime(void);
 /*
@@ -166,6 +170,8 @@ void task_event_set(struct task_event *e); /* async-signal-safe */
 void task_event_clear(struct task_event *e);
 /* poll(2) with a deadline, restarted after signals. The number of ready descriptors, or -errno. */
 int task_poll(struct pollfd *fds, size_t count, int64_t deadline);
+/* The same on either kind of thread; on a light one it waits in a set of its own (set.h). */
+int task_poll_any(struct pollfd *fds, size_t count, int64_t deadline);
 
 /* ---- Sockets ---- */
 
@@ -204,6 +210,8 @@ void task_socket_close(struct task_socket *s);
  * 0, -ETIMEDOUT, -EAGAIN (period), or another -errno.
  */
 int task_await(struct task_socket *s, int64_t deadline, tws_ms period);
+/* By other means than task_await() input has been seen: the next one does not wait for it. */
+void task_hint_input(struct task_socket *s);
 /* Bytes, 0 at end of input, -EAGAIN, or -errno. */
 ssize_t task_recv(struct task_socket *s, void *buf, size_t len);
 /* True after task_await when task_recv needs its buffer while it waits. */
@@ -215,6 +223,12 @@ static inline bool task_recv_waits(const struct task_socket *s)
 ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count);
 /* For descriptors that are not sockets of connections (yet): tries to receive, never waits. */
 ssize_t task_recv_now(int fd, void *buf, size_t len);
+/* The same for bytes of a file, from *offset on, which is moved; 0: the file has no more. -EINVAL or
+ * -ENOSYS: not from such a file. */
+ssize_t task_send_file(struct task_socket *s, int fd, int64_t *offset, size_t len);
+/* Up to len bytes of a file, from offset on; or of a pipe, offset below 0, which may wait: see
+ * task_poll_any(). 0 at the end, or -errno. */
+ssize_t task_file_read(int fd, void *buf, size_t len, int64_t offset);
 /* Bytes sent that have not been acknowledged; 0 when that cannot be told. */
 int64_t task_unsent(const struct task_socket *s);
 /* Until some bytes can be sent or the socket was shut down. 0, -ETIMEDOUT or -errno. */

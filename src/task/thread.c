@@ -300,6 +300,12 @@ int task_await(struct task_socket *s, int64_t deadline, tws_ms period)
     return s->kind->await(s, deadline, period);
 }
 
+void task_hint_input(struct task_socket *s)
+{
+    if (s->light)
+        s->light->maybe_input = true;
+}
+
 ssize_t task_recv(struct task_socket *s, void *buf, size_t len)
 {
     return s->kind->recv(s, buf, len);
