@@ -149,8 +149,8 @@ class Bridge(unittest.IsolatedAsyncioTestCase):
             self.assertEqual((code, reason), (1011, "the program was ended by signal 13"))
 
     async def test_no_descriptor_of_the_bridge_is_inherited(self):
-        self.start([sys.executable, "-c", "import os; print(*sorted(map(int, os.listdir('/proc/self/fd'))), flush=True);"
-                    "input()"])
+        self.start([sys.executable, "-c",
+                    "import os; print(*sorted(map(int, os.listdir('/proc/self/fd'))), flush=True); input()"])
         async with self.connect() as first, self.connect() as second:
             for client in (first, second):
                 self.assertEqual(await asyncio.wait_for(client.recv(), PATIENCE), "0 1 2 3")  # 3: listdir's own
