@@ -30,7 +30,8 @@ NO_PATHS = {"net/http", "lxzan/gws", "charts/*.png"}
 # Commands of the system: the files they are given are looked at, their options are not.
 SYSTEM = {"apt-get", "docker", "mkdir", "prometheus", "promtool", "taskset", "systemd-run", "cc"}
 PEER_CALLS = {"check", "build", "version", "features", "describe", "start"}
-OPTION_SOURCES = {"build/examples/echo": "examples/echo.c", "build/examples/chat": "examples/chat.c",
+OPTION_SOURCES = {**{f"build/examples/{name}": f"examples/{name}.c" for name in (
+    "bridge", "chat", "echo", "json", "receiver", "service", "subscriber", "ticker", "tunnel")},
                   "build/examples/cat": "examples/cat_options.c",
                   "build/bench/load": "bench/load/options_help.h", "build/bench/exporter": "bench/exporter/main.c"}
 # Their recipes do no more than print when make is asked to.
@@ -77,7 +78,7 @@ def names(page):
 @functools.lru_cache(maxsize=None)
 def option_fields():
     """The members of the option structs."""
-    text = read("include/tws/conn.h") + read("include/tws/server.h")
+    text = read("include/tws/conn.h") + read("include/tws/server.h") + read("include/tws/tls.h")
     bodies = re.findall(r"typedef struct tws_\w+_options \{(.*?)\n\}", text, flags=re.S)
     code = re.sub(r"/\*.*?\*/", "", "".join(bodies), flags=re.S)
     return set(re.findall(r"(\w+);", code))
