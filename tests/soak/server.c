@@ -102,23 +102,59 @@ static void echo(tws_conn *c, bool queued)
     }
 }
 
+/* A message read piece by piece; kept whole, as its sender reads nothing before it has sent all. */
+struct pieces {
+    char *data;
+    size_t len, size;
+};
+
+enum { PIECE = 4096 };
+
+static bool read_pieces(tws_conn *c, struct pieces *p, tws_opcode *opcode)
+{
+    size_t n = 0;
+    p->len = 0;
+    if (tws_next_reader(c, opcode) != TWS_OK) {
+        return false;
+    }
+    do {
+        if (p->size - p->len < PIECE) {
+            size_t size = p->size * 2 + PIECE;
+            char *data = memory.resize(p->data, size, memory.arg);
+            if (data == NULL) {
+                return false;
+            }
+            p->data = data;
+            p->size = size;
+        }
+        if (tws_reader_read(c, p->data + p->len, PIECE, &n) != TWS_OK) {
+            return false;
+        }
+        p->len += n;
+    } while (n > 0);
+    return true;
+}
+
+static bool write_pieces(tws_conn *c, const struct pieces *p, tws_opcode opcode)
+{
+    tws_writer *w;
+    tws_err err = TWS_OK;
+    if (tws_next_writer(c, opcode, &w) != TWS_OK) {
+        return false;
+    }
+    for (size_t at = 0; at < p->len && err == TWS_OK; at += PIECE) {
+        err = tws_writer_write(w, p->data + at, p->len - at < PIECE ? p->len - at : PIECE);
+    }
+    return tws_writer_close(w) == TWS_OK && err == TWS_OK;
+}
+
 static void stream(tws_conn *c)
 {
-    char piece[4096];
+    struct pieces p = {NULL, 0, 0};
     tws_opcode opcode;
-    tws_writer *w;
-    while (tws_next_reader(c, &opcode) == TWS_OK && tws_next_writer(c, opcode, &w) == TWS_OK) {
-        size_t n = 0;
-        tws_err err;
-        while ((err = tws_reader_read(c, piece, sizeof piece, &n)) == TWS_OK && n > 0) {
-            if ((err = tws_writer_write(w, piece, n)) != TWS_OK) {
-                break;
-            }
-        }
-        if (tws_writer_close(w) != TWS_OK || err != TWS_OK) {
-            break;
-        }
+    while (read_pieces(c, &p, &opcode) && write_pieces(c, &p, opcode)) {
     }
+    memory.release(p.data, memory.arg);
 }
 
 static void shot(tws_conn *c)

@@ -191,10 +191,19 @@ class Soak:
         now = time.monotonic() - self.began
         for program in self.programs:
             program.check()
-            values = program.sample()
+            values = self.ask(program)
             for what, value in values.items():
                 self.series.setdefault((program.name, what), []).append((now, value))
             writer.writerow([f"{now:.1f}", program.name, *(values.get(name, "") for name in COLUMNS)])
+
+    @staticmethod
+    def ask(program):
+        try:
+            return program.sample()
+        except OSError:  # it has just ended, as a rule
+            time.sleep(1.0)
+            program.check()
+            raise
 
     def run(self):
         seconds = self.args.minutes * 60.0
