@@ -1,6 +1,6 @@
 # `make check`: everything that can be judged without running the library. `make check-NAME` runs one of them.
 
-CHECKS := layers contracts headers exports install size text cases format shell man cppcheck tidy
+CHECKS := layers contracts headers exports install size text cases format shell man cppcheck hardening analyzer tidy
 .PHONY: check $(addprefix check-,$(CHECKS))
 
 # Written by hand and in C: what the format and the analysers look at.
@@ -42,6 +42,11 @@ check-format:
 check-cppcheck: $(EXAMPLE_PAGES)
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --suppress=autoVariables -j 2 $(ANALYSE_CPP) $(ANALYSED) && echo 'cppcheck: $(words $(ANALYSED)) files'
+check-hardening: all
+	@scripts/check-hardening.sh $(SHARED_LIB) $(EXAMPLES)
+# gcc's; clang's is part of check-tidy.
+check-analyzer: $(EXAMPLE_PAGES)
+	@ANALYSE_CPP='$(ANALYSE_CPP)' $(PYTHON) scripts/check-analyzer.py gcc $(filter-out bench/%,$(filter %.c,$(ANALYSED)))
 check-tidy:
 	@$(SUBMAKE) --keep-going $(TIDY_STAMPS)
 	@echo 'tidy: $(words $(TIDY_STAMPS)) files'

@@ -27,6 +27,6 @@ $(B)/examples/json: private LIBS += -ljansson
 $(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(filter %.o,$^) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
 
 -include $(EXAMPLE_OBJS:.o=.d)
