@@ -41,10 +41,10 @@ START_S = 30.0
 END_S = 150.0  # an actor may be in the middle of a big message on a busy machine
 CALM_S = 30.0
 KINDS = ("kernel", "light")
-# By default glibc raises the size from which memory is mapped by itself up to the largest block freed so far. Then
-# each arena sooner or later keeps the rest of a 10 MiB message, and for hours resident memory shows where messages
-# happened to fall and nothing else.
-MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"}
+# glibc's malloc, kept from showing nothing but itself. By default it raises the size from which memory is mapped by
+# itself up to the largest block freed so far, so that each arena sooner or later keeps the rest of a 10 MiB message;
+# and there are eight arenas per core, each of which reaches its own high water only after hours.
+MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072:glibc.malloc.arena_max=2"}
 
 
 class SoakError(Exception):
