@@ -1,7 +1,7 @@
 # The library. One set of position-independent objects serves both forms.
 
-# src/cluster/ becomes a shared object of its own, so that the core needs no broker.
-LIB_SRCS := $(sort $(filter-out src/cluster/%,$(wildcard src/*/*.c src/*/*/*.c src/*/*.S src/*/*/*.S)))
+# src/nats/ and src/redis/ become shared objects of their own, so that the core needs no broker: mk/brokers.mk.
+LIB_SRCS := $(sort $(filter-out src/nats/% src/redis/%,$(wildcard src/*/*.c src/*/*/*.c src/*/*.S src/*/*/*.S)))
 LIB_OBJS := $(patsubst %,$(B)/obj/%.o,$(basename $(LIB_SRCS)))
 
 SONAME := libtws.so.$(VERSION_MAJOR)

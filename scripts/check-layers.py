@@ -11,7 +11,7 @@ import re
 import sys
 
 # From the bottom up; each may include itself and those before it. <tws/...> may be included by all.
-LAYERS = ["base", "wire", "task", "net", "conn", "event", "server", "client", "hub", "metrics", "cluster"]
+LAYERS = ["base", "wire", "task", "net", "conn", "event", "server", "client", "hub", "metrics", "cluster", "nats", "redis"]
 
 WIRE_SYSTEM_HEADERS = {
     "stdbool.h", "stddef.h", "stdint.h", "limits.h", "string.h", "stdio.h", "stdarg.h",

@@ -79,8 +79,8 @@ typedef struct tws_broker {
     size_t size;      /* set by the initialiser */
     const char *name; /* constant: "nats" */
     void *state;
-    /* Subscriptions survive the loss of the connection. If not, the cluster subscribes anew after each
-     * tws_broker_up(), and handles of before are void. */
+    /* Subscriptions survive the loss of the connection, and may be made without one. If not, the
+     * cluster makes all of them anew after each tws_broker_up(), and handles of before are void. */
     bool keeps_subscriptions;
     /* Begins to connect, and goes on for ever; does not wait for it. Fails only for what cannot get
      * better by itself. */
@@ -88,7 +88,7 @@ typedef struct tws_broker {
     /* Ends the connection and all threads. When it returns no tws_broker_ function runs, nor will. Not
      * called when start has failed. */
     void (*stop)(void *state);
-    /* Both without waiting for an answer, also while the connection is down. Errors are retried. */
+    /* Both without waiting for an answer. A failed subscribe is repeated. */
     tws_err (*subscribe)(void *state, const char *subject, void **handle);
     void (*unsubscribe)(void *state, const char *subject, void *handle);
     /* TWS_OK: taken. TWS_ERR_TIMEOUT: not taken within ms, try again. TWS_ERR_CLOSED: not taken, the

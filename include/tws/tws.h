@@ -3,6 +3,7 @@
 #define TWS_TWS_H
 
 #include <tws/client.h>
+#include <tws/cluster.h>
 #include <tws/conn.h>
 #include <tws/deflate.h>
 #include <tws/error.h>

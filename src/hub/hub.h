@@ -73,6 +73,15 @@ struct hub_filtering {
     uintptr_t thread;
 };
 
+/*
+ * Somebody who is told how many members each room has, whenever that changes, with the hub's mu held.
+ * `mark` is NULL when the first member comes; what is put there stays until the last has left. False:
+ * no memory, which undoes a join.
+ */
+struct hub_watch {
+    bool (*changed)(struct hub_watch *w, const struct hub_room *r, void **mark, size_t members);
+};
+
 struct tws_hub {
     struct base_ref refs; /* the owner's, and one of each member */
     const tws_allocator *allocator;
@@ -88,7 +97,17 @@ struct tws_hub {
     tws_hub_stats stats;            /* mu: sums; the rest is filled in when asked for */
     struct hub_workers workers;
     struct hub_filtering *filtering; /* mu */
+    struct hub_watch *watch;         /* mu */
 };
+
+/* ---- watch.c ---- */
+
+/* Tells of a room whose members have changed. */
+bool hub_watch_tell_locked(tws_hub *h, struct hub_room *r);
+/* Tells of all rooms there are, and from then on of each change. TWS_ERR_STATE: there is a watch. */
+tws_err hub_watch_begin(tws_hub *h, struct hub_watch *w);
+/* It is not called any more. */
+void hub_watch_end(tws_hub *h);
 
 /* ---- member.c ---- */
 

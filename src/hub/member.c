@@ -113,6 +113,7 @@ static void seat_give_locked(tws_hub *h, struct hub_seat *s)
 static void seat_drop_locked(tws_hub *h, struct hub_seat *s)
 {
     struct hub_member *m = s->member;
+    struct hub_room *r = s->room;
 
     if (s->prev)
         s->prev->next = s->next;
@@ -121,7 +122,10 @@ static void seat_drop_locked(tws_hub *h, struct hub_seat *s)
     if (s->next)
         s->next->prev = s->prev;
     m->seat_count--;
+    r->users++;
     seat_give_locked(h, s);
+    hub_watch_tell_locked(h, r);
+    hub_room_unuse_locked(h, r);
     base_free(h->allocator, s);
 }
 
@@ -234,7 +238,10 @@ static tws_err take_seat_locked(tws_hub *h, struct hub_member *m, struct hub_roo
         s->next->prev = s;
     m->seats = s;
     m->seat_count++;
-    return TWS_OK;
+    if (hub_watch_tell_locked(h, r))
+        return TWS_OK;
+    seat_drop_locked(h, s);
+    return TWS_ERR_MEMORY;
 }
 
 tws_err tws_hub_join(tws_hub *h, tws_conn *c, const char *room)

@@ -57,6 +57,7 @@ struct room_publish {
 struct hub_room {
     struct base_node node; /* hub's mu, like users */
     uint32_t users;        /* members, and calls that are inside */
+    void *mark;            /* hub's mu: the watch's own, see hub.h */
     const tws_allocator *allocator;
 
     task_mutex mu;
