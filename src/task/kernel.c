@@ -310,10 +310,30 @@ static int set_recv_wait(struct task_socket *s, tws_ms period)
     return 0;
 }
 
+/* After an interrupt recv returns 0 for "nothing yet" too: has the peer really ended its side? */
+static bool peer_ended(struct task_socket *s)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    if (getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        return true; /* not TCP: nothing was shut down */
+    return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
+           info.tcpi_state != TCP_FIN_WAIT2;
+}
+
+static bool has_input(struct task_socket *s)
+{
+    int n;
+
+    return (ioctl(s->fd, FIONREAD, &n) == 0 && n > 0) || peer_ended(s);
+}
+
 /*
  * After an interrupt (a shutdown for reading) poll reports input for ever, but what the peer sends
  * still arrives. An edge-triggered epoll set tells when. One descriptor, only for connections that
- * were interrupted in a wait, and only until they are closed.
+ * were interrupted in a wait, and only until they are closed. One edge may stand for several things,
+ * for the peer's last bytes and its end, so what is there already is asked for first.
  */
 static int await_edge(struct task_socket *s, int64_t deadline)
 {
@@ -328,6 +348,8 @@ static int await_edge(struct task_socket *s, int64_t deadline)
         if (epoll_ctl(s->edge_fd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
             return -errno;
     }
+    if (has_input(s))
+        return 0;
     pfd = (struct pollfd){.fd = s->edge_fd, .events = POLLIN};
     n = task_poll(&pfd, 1, deadline);
     if (n <= 0)
@@ -368,18 +390,6 @@ static int kernel_await(struct task_socket *s, int64_t deadline, tws_ms period)
     }
     r = await_input(s, end);
     return r == -ETIMEDOUT && end != deadline ? -EAGAIN : r;
-}
-
-/* After an interrupt recv returns 0 for "nothing yet" too: has the peer really ended its side? */
-static bool peer_ended(struct task_socket *s)
-{
-    struct tcp_info info;
-    socklen_t len = sizeof info;
-
-    if (getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
-        return true; /* not TCP: nothing was shut down */
-    return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
-           info.tcpi_state != TCP_FIN_WAIT2;
 }
 
 static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)

@@ -363,6 +363,31 @@ static void test_interrupt(void **state)
     }
 }
 
+/* What comes together is found together: bytes that do not fit into the first receive, and the end
+ * right behind them. */
+static void test_interrupt_burst(void **state)
+{
+    static const ssize_t pieces[] = {8, 2, 0};
+    struct pair p;
+    char buf[8];
+    ssize_t n;
+
+    (void)state;
+    pair_open(&p);
+    task_interrupt(&p.sock);
+    do { /* until there is an edge to wait for */
+        n = task_await(&p.sock, in_ms(2), 0);
+        assert_true(n == -ETIMEDOUT || task_recv(&p.sock, buf, sizeof buf) == -EAGAIN);
+    } while (n == 0);
+    assert_true(client_send_bytes(p.peer.fd, "last words", 10));
+    client_close(&p.peer);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(task_await(&p.sock, in_ms(SUPPORT_HANG_MS), 0), 0);
+        assert_int_equal(task_recv(&p.sock, buf, sizeof buf), pieces[i]);
+    }
+    pair_close(&p);
+}
+
 static void test_shutdown_wakes(void **state)
 {
     struct pair p;
@@ -419,11 +444,17 @@ static void test_send(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deadline),       cmocka_unit_test(test_park),
-        cmocka_unit_test(test_queue),          cmocka_unit_test(test_runtime),
-        cmocka_unit_test(test_service),        cmocka_unit_test(test_event),
-        cmocka_unit_test(test_socket_waits),   cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_shutdown_wakes), cmocka_unit_test(test_send),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_park),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_runtime),
+        cmocka_unit_test(test_service),
+        cmocka_unit_test(test_event),
+        cmocka_unit_test(test_socket_waits),
+        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt_burst),
+        cmocka_unit_test(test_shutdown_wakes),
+        cmocka_unit_test(test_send),
     };
 
     return cmocka_run_group_tests_name("task_kernel", tests, NULL, NULL);
