@@ -89,6 +89,22 @@ static void loop_thread(void *arg)
     atomic_store(&l->ended, true);
 }
 
+/* The same as talk() by events. */
+static void event_open(tws_conn *c, void *arg)
+{
+    (void)arg;
+    tws_write_text(c, "hello");
+}
+
+static void event_message(tws_conn *c, tws_message *m, void *arg)
+{
+    struct loop *l = arg;
+
+    (void)c;
+    if (m->len == 5 && atomic_fetch_add(&l->runs, 1) + 1 == l->stop_after)
+        tws_cancel_now(l->dial.cancel);
+}
+
 /* ---- Around it ---- */
 
 static void loop_init(struct loop *l, tws_connection_fn run)
@@ -137,6 +153,25 @@ static void test_comes_back(void **state)
 
     (void)state;
     loop_init(&l, talk);
+    l.stop_after = 5;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED);
+    assert_int_equal(l.runs, 5);
+    assert_int_equal(l.served, 5);
+}
+
+static void test_events(void **state)
+{
+    tws_events ev;
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, NULL);
+    tws_events_init(&ev);
+    ev.on_open = event_open;
+    ev.on_message = event_message;
+    l.dial.events = &ev;
+    l.dial.events_arg = &l;
     l.stop_after = 5;
     loop_start(&l);
     loop_end(&l, TWS_ERR_CANCELLED);
@@ -262,6 +297,7 @@ static void test_arguments(void **state)
 {
     tws_reconnect_options o;
     tws_dial_options d;
+    tws_events ev;
     tws_error e;
 
     (void)state;
@@ -279,6 +315,16 @@ static void test_arguments(void **state)
     assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, &o, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
     assert_err(tws_reconnect(NULL, NULL, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
     assert_err(tws_reconnect("ws://127.0.0.1:1/", NULL, NULL, NULL, NULL, NULL), TWS_ERR_ARGUMENT);
+    tws_dial_options_init(&d);
+    tws_events_init(&ev);
+    d.events = &ev;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    ev.size = 0;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, NULL, NULL, NULL, NULL), TWS_ERR_ARGUMENT);
+    d.events = NULL;
+    assert_ok(tws_group_new(&d.group, NULL));
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
+    tws_group_free(d.group);
     /* A descriptor leads to one connection only; it stays the caller's. */
     tws_dial_options_init(&d);
     d.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -290,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_events),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_success_counts_anew),
         cmocka_unit_test(test_what_lasted_counts_anew),

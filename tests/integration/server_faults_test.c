@@ -3,7 +3,7 @@
  * descriptors, signals, storms of resets. It stays up, refuses politely, recovers by itself, and
  * uses no processor time meanwhile.
  */
-#include "support.h"
+#include "support_events.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -296,6 +296,69 @@ static void test_no_threads(void **state)
     support_assert_census(before);
 }
 
+/* Messages that should be handled at once are handled one by one then, in order. */
+static void test_no_workers(void **state)
+{
+    struct stage st = {.diary = {.opened = 0}};
+    tws_server_options opt;
+
+    (void)state;
+    support_server_options(&opt, NULL, NULL);
+    stage_open(&st, 4, &opt);
+    WAIT_FOR(atomic_load(&st.diary.opened) == 1);
+    atomic_store(&no_threads, true);
+    for (char c = 'a'; c <= 'z'; c++)
+        client_send(&st.client, CLIENT_FIN | CLIENT_TEXT, &c, 1);
+    for (char c = 'a'; c <= 'z'; c++)
+        if (opt.threads == TWS_THREADS_KERNEL)
+            client_expect(&st.client, CLIENT_FIN | CLIENT_TEXT, &c, 1);
+    if (opt.threads == TWS_THREADS_KERNEL)
+        assert_int_equal(atomic_load(&st.diary.most_running), 1);
+    atomic_store(&no_threads, false);
+    client_close(&st.client);
+    stage_await_close(&st);
+    stage_close(&st);
+}
+
+/* A dial whose events find no thread fails, without events. */
+static void test_no_thread_for_events(void **state)
+{
+    struct support_census before = support_census();
+    struct diary d = {.opened = 0};
+    tws_dial_options opt;
+    tws_server_options o;
+    struct support_server s;
+    tws_conn *c;
+    char url[200];
+    tws_error e;
+    tws_events ev;
+
+    (void)state;
+    support_server_options(&o, support_echo, NULL);
+    o.threads = TWS_THREADS_LIGHT; /* which can go on */
+    support_server_start(&s, &o);
+    check_echo(s.address);
+    diary_events(&ev, 0);
+    tws_dial_options_init(&opt);
+    opt.events = &ev;
+    opt.events_arg = &d;
+    snprintf(url, sizeof url, "ws://%s/", s.address);
+    for (int way = 0; way < 2; way++) {
+        opt.group = NULL;
+        if (way)
+            assert_ok(tws_group_new(&opt.group, NULL));
+        atomic_store(&no_threads, true);
+        assert_err(tws_dial(&c, url, &opt, NULL, &e), TWS_ERR_SYSTEM);
+        atomic_store(&no_threads, false);
+        assert_null(c);
+        assert_int_equal(e.code, TWS_ERR_SYSTEM);
+        tws_group_free(opt.group);
+    }
+    assert_int_equal(atomic_load(&d.opened), 0);
+    tws_server_free(s.server);
+    support_assert_census(before);
+}
+
 /* ---- Signals ---- */
 
 static _Atomic unsigned signals_seen;
@@ -499,6 +562,8 @@ int main(void)
         cmocka_unit_test(test_reset_storm),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_no_threads),
+        cmocka_unit_test(test_no_workers),
+        cmocka_unit_test(test_no_thread_for_events),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_reset_under_broadcast),
     };
