@@ -249,10 +249,22 @@ tws_err conn_flush(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
     return err;
 }
 
+/* Whole, and with nothing between that could take long. */
+static bool another_ping_waits(const tws_conn *c)
+{
+    const uint8_t *next = c->in.buf + c->in.rd;
+    uint32_t have = conn_input_len(c);
+
+    return have >= 2 && !c->on_ping && !c->on_pong && (next[0] & 0x0f) == WIRE_PING &&
+           have >= 2 + (c->server ? 4u : 0u) + (next[1] & 0x7fu);
+}
+
 /*
  * The reader answers a ping at once if nobody is sending. Else the thread that is, sends it when
  * its frame is done; of several pings that come meanwhile the last is answered, as RFC 6455 5.5.3
- * allows, so that a peer that floods and does not read costs no memory.
+ * allows, so that a peer that floods and does not read costs no memory. A pong with another whole
+ * ping right behind it in the input waits for that one's, so that a flood does not cost a system call
+ * for each ping. Not with handlers, which may take their time between the two.
  */
 tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len)
 {
@@ -263,6 +275,13 @@ tws_err conn_pong(tws_conn *c, const uint8_t *data, size_t len)
     c->pong_len = (uint8_t)len;
     if (len > 0)
         memcpy(c->pong_data, data, len);
+    if (another_ping_waits(c) && !c->writing && conn_state(c) == CONN_OPEN) {
+        conn_queue_wanted_locked(c);
+        if (!c->pong_wanted) {
+            pthread_mutex_unlock(&c->mu);
+            return TWS_OK;
+        }
+    }
     mine = conn_turn_try_locked(c);
     pthread_mutex_unlock(&c->mu);
     if (mine)

@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 
-from _rawclient import TEXT
+from _rawclient import PING, PONG, TEXT, frame
 from _server import ServerCase, Settings, main, release_path
 
 ECHO = release_path("examples", "echo")
@@ -33,15 +33,14 @@ class Release(ServerCase):
             raise AssertionError(f"{ECHO} is not there: make VARIANT=release")
         super().setUpClass()
 
-    def count_calls(self, round_trips):
-        """All system calls of a server's life with so many echoes of 1,000 bytes on one connection."""
+    def count_calls(self, talk):
+        """All system calls of a server's life with one connection, on which this is done."""
         strace = shutil.which("strace")
         self.assertTrue(strace, "strace is not installed: make deps")
         with tempfile.NamedTemporaryFile() as table:
             server = self.start(program=(strace, "-c", "-f", "-o", table.name, ECHO))
             with server.open() as client:
-                for _ in range(round_trips):
-                    client.echo(b"x" * 1000, TEXT)
+                talk(client)
                 client.finish()
             with open(server.proc("task", str(server.pid), "children"), encoding="ascii") as file:
                 [pid] = file.read().split()
@@ -51,8 +50,11 @@ class Release(ServerCase):
 
     def test_two_system_calls_for_an_echo(self):
         """One to receive, one to send; the difference of two lives is what the messages cost."""
+        def echoes(count):
+            return lambda client: [client.echo(b"x" * 1000, TEXT) for _ in range(count)]
+
         few, many = 500, 2500
-        first, second = self.count_calls(few), self.count_calls(many)
+        first, second = self.count_calls(echoes(few)), self.count_calls(echoes(many))
         grown = {name: second[name] - first.get(name, 0) for name in second}
         messages = many - few
         print({name: n for name, n in grown.items() if n}, "for", messages, "messages", flush=True)
@@ -65,6 +67,17 @@ class Release(ServerCase):
         self.assertLessEqual(receives + sends, 2.02 * messages)
         for name, n in grown.items():
             self.assertLess(n, 0.02 * messages, name)
+
+    def test_a_flood_of_pings_is_answered_in_few_system_calls(self):
+        def flood(client):
+            pings = [b"%d" % n for n in range(3000)]
+            client.send(b"".join(frame(PING, payload) for payload in pings))
+            self.assert_echoes(client, PONG, *pings)
+
+        counts = self.count_calls(flood)
+        sends = sum(counts.get(name, 0) for name in SENDING)
+        print(sends, "sends in all for 3,000 pings", flush=True)
+        self.assertLess(sends, 300)
 
     def churn(self, connections):
         for n in range(connections):
