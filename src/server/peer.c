@@ -275,7 +275,9 @@ static void peer_main(void *block)
     struct server_peer p = {.server = s, .fd = job.fd};
 
     link_peer(&p);
+    task_patient(true);
     if (peer_upgrade(&p, block, &job)) {
+        task_patient(false);
         task_set_label(tws_conn_id(p.conn));
         if (net_stream_is_tls(&p.conn->stream) && s->opt.threads == TWS_THREADS_KERNEL)
             net_tls_thread_trim();

@@ -153,6 +153,9 @@ uintptr_t task_self(void);
 void task_sleep(int64_t deadline);
 /* On a light thread: lets the others of its carrier run first. For long work that never waits. */
 void task_yield(void);
+/* On a light thread: those of its carrier that have no patience go first from now on, or no longer. For
+ * work that strangers can ask for: kernel threads have the system to share out the processor. */
+void task_patient(bool patient);
 /* Gives back stack pages that an earlier, deeper call touched on this spawned thread. */
 void task_trim_stack(void);
 /* What on_stuck calls the present thread. */

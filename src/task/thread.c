@@ -272,6 +272,14 @@ void task_yield(void)
         light_yield(t);
 }
 
+void task_patient(bool patient)
+{
+    struct light_task *t = light_current();
+
+    if (t)
+        t->patient = patient;
+}
+
 /* ---- Sockets: dispatch ---- */
 
 int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)

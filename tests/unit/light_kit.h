@@ -41,7 +41,7 @@ static void until(_Atomic int *value, int wanted)
 
 static _Atomic int ran;
 
-static void count_one(void *arg)
+static __attribute__((unused)) void count_one(void *arg)
 {
     (void)arg;
     atomic_fetch_add(&ran, 1);
@@ -50,7 +50,7 @@ static void count_one(void *arg)
 static _Atomic int helped;
 static _Atomic int released __attribute__((unused)); /* not by all */
 
-static void helps(void *arg)
+static __attribute__((unused)) void helps(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 20; i++)

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 256
+/* Light threads with patience that run in one round. */
+#define PATIENT_MAX 4
 #define DRIVER_STACK (128 * 1024)
 #define DRIVERS_MAX 1024
 
@@ -288,17 +290,24 @@ static void poll_sockets(struct light_carrier *c)
     }
 }
 
-/* One round: what is ready now runs, what becomes ready meanwhile runs in the next one. */
+/* One round: what is ready now runs, what becomes ready meanwhile runs in the next one. Of those that
+ * have patience a few: however many they are, the others have their turn soon. */
 static bool run_ready(struct light_driver *d, struct light_carrier *c)
 {
     struct light_task *last = c->ready.tail;
     struct light_task *t;
+    int patient = 0;
 
     while ((t = list_pop(&c->ready))) {
         bool stop_here = t == last;
 
-        if (!run_task(d, c, t))
-            return false;
+        if ((t->patient || t->spent) && patient++ >= PATIENT_MAX) {
+            list_push(&c->ready, t);
+        } else {
+            t->spent = false;
+            if (!run_task(d, c, t))
+                return false;
+        }
         if (stop_here)
             break;
     }

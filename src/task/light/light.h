@@ -33,6 +33,8 @@ struct light_task {
     void (*fn)(void *arg);
     void *arg;
     _Atomic uint64_t label; /* for the log: what the application calls it */
+    bool patient;           /* its own: see task_patient() */
+    bool spent;             /* has had more than its share: patient until it has run again */
     int saved_errno;
     uint32_t ran_in;      /* the window of its carrier's pace that counted it */
     _Atomic bool running; /* its context is not saved yet: whoever resumes it waits */
@@ -142,6 +144,7 @@ struct light_socket {
     const struct task_socket
         *user;        /* perhaps closed already: for fetching what is around it only */
     bool maybe_input; /* reader's: the last receive did not empty the socket */
+    uint8_t streak;   /* reader's: receives in a row that did not */
     struct light_socket *next;
 };
 

@@ -9,6 +9,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+/* Receives in a row that found the socket full, before other light threads have their turn. */
+#define STREAK_MAX 4
+
 int light_socket_init(struct task_socket *s, struct task_runtime *rt)
 {
     struct light_runtime *lr = (struct light_runtime *)rt;
@@ -123,14 +126,31 @@ static int await_edge(struct light_socket *s, enum task_dir dir, int64_t deadlin
     return atomic_exchange(&s->event[dir], false) ? 0 : -ETIMEDOUT;
 }
 
+/* A peer that always has more to say must not keep the carrier from the others. */
+static void let_others(struct light_socket *s)
+{
+    struct light_task *t = light_current();
+
+    if (++s->streak < STREAK_MAX)
+        return;
+    s->streak = 0;
+    if (t) {
+        t->spent = true;
+        light_yield(t);
+    }
+}
+
 int light_await(struct task_socket *s, int64_t deadline, tws_ms period)
 {
     int64_t end = deadline;
     int r;
 
     s->recv_waits = false;
-    if (s->light->maybe_input)
+    if (s->light->maybe_input) {
+        let_others(s->light);
         return 0;
+    }
+    s->light->streak = 0;
     if (period > 0 && deadline != TASK_NOW) {
         int64_t tick = base_clock_coarse_ns() + period * BASE_NS_PER_MS;
 

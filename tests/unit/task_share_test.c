@@ -1,0 +1,127 @@
+/* How a carrier is shared: who has patience, or always has input, does not keep the others waiting. */
+#include "light_kit.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Of those in the state a few run between two turns of another, and never none. */
+enum { CROWD = 50, TURNS = 200, FEW = 4 };
+
+static _Atomic int turns, most, least, ready, stop;
+
+static void keeps_running(void *arg)
+{
+    (void)arg;
+    task_patient(true);
+    atomic_fetch_add(&ready, 1);
+    while (!atomic_load(&stop)) {
+        atomic_fetch_add(&turns, 1);
+        task_yield();
+    }
+    task_patient(false);
+    atomic_fetch_add(&ran, 1);
+}
+
+struct source {
+    struct task_runtime *rt;
+    int fds[2];
+};
+
+/* Always finds as much as it asks for. */
+static void reads_on(void *arg)
+{
+    struct source *from = arg;
+    struct task_socket s;
+
+    if (task_socket_init(&s, from->rt, from->fds[1]) < 0)
+        abort();
+    atomic_fetch_add(&ready, 1);
+    while (!atomic_load(&stop)) {
+        char byte;
+
+        if (task_await(&s, TASK_FOREVER, 0) < 0 || task_recv(&s, &byte, 1) != 1)
+            abort();
+        atomic_fetch_add(&turns, 1);
+    }
+    task_socket_close(&s);
+    atomic_fetch_add(&ran, 1);
+}
+
+static void measures(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&ready) < CROWD)
+        task_yield();
+    task_yield(); /* all of them have asked by now */
+    for (int i = 0; i < TURNS; i++) {
+        int before = atomic_load(&turns), between;
+
+        task_yield();
+        between = atomic_load(&turns) - before;
+        if (between > atomic_load(&most))
+            atomic_store(&most, between);
+        if (between < atomic_load(&least))
+            atomic_store(&least, between);
+    }
+    atomic_store(&stop, 1);
+    atomic_fetch_add(&ran, 1);
+}
+
+/* `count` light threads on the one carrier, and one that measures what it sees of them. */
+static void share(void (*fn)(void *), void *const args[], int count, int per_turn)
+{
+    struct task_runtime *rt = runtime(1);
+
+    atomic_store(&ran, 0);
+    atomic_store(&turns, 0);
+    atomic_store(&ready, CROWD - count);
+    atomic_store(&stop, 0);
+    atomic_store(&most, 0);
+    atomic_store(&least, CROWD * 100);
+    for (int i = 0; i < count; i++) {
+        if (args)
+            ((struct source *)args[i])->rt = rt;
+        assert_int_equal(task_spawn(rt, fn, args ? args[i] : NULL), 0);
+    }
+    assert_int_equal(task_spawn(rt, measures, NULL), 0);
+    until(&ran, count + 1);
+    finish(rt);
+    assert_in_range(atomic_load(&least), 1, FEW * per_turn);
+    assert_in_range(atomic_load(&most), 1, FEW * per_turn);
+}
+
+static void those_with_patience_wait(void **state)
+{
+    (void)state;
+    share(keeps_running, NULL, CROWD, 1);
+}
+
+/* Four receives, and the others have their turn; who takes that much again and again waits for longer. */
+static void who_always_has_input_lets_others_run(void **state)
+{
+    enum { READERS = 10, RECEIVES = 4, ENOUGH = 32768 };
+    static char bytes[ENOUGH];
+    struct source from[READERS];
+    void *args[READERS];
+
+    (void)state;
+    for (int i = 0; i < READERS; i++) {
+        args[i] = &from[i];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, from[i].fds), 0);
+        assert_int_equal(write(from[i].fds[0], bytes, ENOUGH), ENOUGH);
+    }
+    share(reads_on, args, READERS, RECEIVES);
+    for (int i = 0; i < READERS; i++)
+        close(from[i].fds[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_with_patience_wait),
+        cmocka_unit_test(who_always_has_input_lets_others_run),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
