@@ -1,0 +1,25 @@
+# Bad peers beside good ones: a program of its own plays the bad, the load generator the good.
+
+HOSTILE := $(B)/tests/hostile/hostile
+HOSTILE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/hostile/*.c)))
+PEERS ?= 1000
+
+.PHONY: hostile hostile-build
+
+## hostile: PEERS=N bad peers for SECONDS=N beside 100 good ones, on each kind of thread, plain and TLS; KINDS=, TLS=
+hostile:
+	@scripts/deps.sh --quiet build test
+	@scripts/certs.sh $(CERTS)
+	@$(SUBMAKE) VARIANT=release hostile-build $(BUILD)/bench/load $(BUILD)/examples/echo
+	@$(PYTHON) tests/hostile/run.py --build $(BUILD) --certs $(CERTS) --peers '$(PEERS)' --seconds '$(SECONDS)' \
+	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(TLS),--tls '$(TLS)')
+
+hostile-build: $(HOSTILE)
+
+$(HOSTILE): $(HOSTILE_OBJS)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(HOSTILE_OBJS) $(ALL_LDFLAGS) $(LIBS) -o $@
+
+.SECONDARY: $(HOSTILE_OBJS)
+-include $(HOSTILE_OBJS:.o=.d)
