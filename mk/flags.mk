@@ -67,8 +67,11 @@ else ifeq ($(VARIANT),fuzz)
 SANITIZE := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
 VARIANT_LDFLAGS := $(SANITIZE)
+else ifeq ($(VARIANT),coverage)
+VARIANT_CFLAGS := -O0 --coverage -fprofile-update=atomic -fprofile-abs-path
+VARIANT_LDFLAGS := --coverage
 else
-$(error VARIANT is release, asan, tsan or fuzz, not '$(VARIANT)')
+$(error VARIANT is release, asan, tsan, fuzz or coverage, not '$(VARIANT)')
 endif
 
 LIBS := -lssl -lcrypto -lz -lpthread

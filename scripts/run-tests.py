@@ -18,6 +18,7 @@ import glob
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ def arguments():
     parser.add_argument("--build", required=True, help="build tree; logs go to its test-logs/")
     parser.add_argument("--name", default="test", help="name of the suite")
     parser.add_argument("--timeout", type=float, default=180, help="seconds for one program")
+    parser.add_argument("--under", type=shlex.split, default=[], metavar="COMMAND", help="what runs C programs: Valgrind")
     parser.add_argument("--jobs", type=int, default=1, help="programs at once; 0: twice the cores")
     parser.add_argument("--alone", default="", metavar="NAME,...",
                         help="programs with one of these in their name run by themselves")
@@ -175,9 +177,9 @@ class Running:
 RUNNING = Running()
 
 
-def run(program, log_path, env, timeout):
+def run(program, log_path, env, timeout, under):
     """Runs one program in a session of its own; returns (status or None on time-out, left something behind)."""
-    command = [sys.executable, program] if program.endswith(".py") else [os.path.abspath(program)]
+    command = [sys.executable, program] if program.endswith(".py") else [*under, os.path.abspath(program)]
     with open(log_path, "wb") as log:
         child = RUNNING.start(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                               env=env, start_new_session=True)
@@ -232,9 +234,9 @@ def end_group(child):
     return left and not running
 
 
-def judge(program, log_path, env, timeout):
+def judge(program, log_path, env, timeout, under):
     count = Count()
-    status, left = run(program, log_path, env, timeout)
+    status, left = run(program, log_path, env, timeout, under)
     with open(log_path, encoding="utf-8", errors="replace") as log:
         lines = log.read().splitlines()
     if not (program.endswith(".py") and count_unittest(lines, count)):
@@ -287,7 +289,8 @@ class Suite:
         program, _, kind = asked.partition("@")
         log_path = os.path.join(self.logs, f"{self.args.name}-{self.name(asked).replace(os.sep, '-')}.log")
         began = time.monotonic()
-        count, lines = judge(program, log_path, environment(self.args.build, kind.split("-")), self.args.timeout)
+        env = environment(self.args.build, kind.split("-"))
+        count, lines = judge(program, log_path, env, self.args.timeout, self.args.under)
         return count, lines, time.monotonic() - began
 
     def show(self, asked, result):

@@ -46,3 +46,23 @@ test-debuggers:
 	@rm -f $(BUILD)/obj/src/task/light/stack.o # built before Valgrind was installed, it would not know it
 	@$(SUBMAKE) VARIANT=release examples
 	@$(RUN_TESTS) --name debuggers tests/threads/debuggers.py
+
+# What reads memory that was never written, which no sanitizer of gcc's sees: programs that cover each layer in little
+# time, both kinds of thread where there are two.
+VALGRIND_TESTS := $(filter-out wire_mask_test wire_stream_test wire_utf8_test,$(notdir $(basename $(wildcard tests/unit/wire_*.c)))) \
+	base_test net_test server_address_table_test
+VALGRIND_PROGS := $(VALGRIND_TESTS:%=$(B)/tests/unit/%) $(addprefix $(B)/tests/integration/,conn_read_test conn_write_test \
+	conn_deflate_read_test conn_deflate_write_test conn_queue_test server_upgrade_test hub_rooms_test client_dial_test)
+MEMCHECK := valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect --fair-sched=try
+
+.PHONY: test-valgrind valgrind-build valgrind-run
+## test-valgrind: a selection of the C tests of every layer under Valgrind's memcheck; installs it
+test-valgrind:
+	@scripts/deps.sh --quiet build test debug
+	@scripts/certs.sh $(CERTS)
+	@rm -f $(BUILD)/obj/src/task/light/stack.o # as above
+	@$(SUBMAKE) VARIANT=release valgrind-build
+	@$(SUBMAKE) VARIANT=release valgrind-run
+valgrind-build: $(call chosen,$(VALGRIND_PROGS))
+valgrind-run:
+	@$(RUN_TESTS) --name valgrind --timeout 300 --under '$(MEMCHECK)' $(call with_light,$(call chosen,$(VALGRIND_PROGS)))
