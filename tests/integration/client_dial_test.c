@@ -105,7 +105,7 @@ static void test_request_ipv6(void **state)
     char url[256];
 
     (void)state;
-    fake_listen(&group_fake, AF_INET6, 0);
+    fake_listen(&group_fake, AF_INET6);
     snprintf(url, sizeof url, "ws://[::1]:%u/", group_fake.port);
     expect_request(url, NULL, "/", group_fake.host);
     fake_close(&group_fake);

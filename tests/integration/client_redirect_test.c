@@ -14,8 +14,8 @@ static struct fake first, second;
 static int listen_both(void **state)
 {
     (void)state;
-    fake_listen(&first, AF_INET, 0);
-    fake_listen(&second, AF_INET, 0);
+    fake_listen(&first, AF_INET);
+    fake_listen(&second, AF_INET);
     return 0;
 }
 

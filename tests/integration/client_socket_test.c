@@ -24,7 +24,7 @@ static void test_unix_socket(void **state)
     int fd;
 
     (void)state;
-    fake_listen(&f, AF_UNIX, 0);
+    fake_listen(&f, AF_UNIX);
     dialing_start_fake(&d, &f, "/x?y", NULL);
     fd = fake_accept(&f);
     assert_true(fake_read_request(fd, &r));
@@ -152,7 +152,7 @@ static void test_source_address(void **state)
     int fd;
 
     (void)state;
-    fake_listen(&f, AF_INET, 0);
+    fake_listen(&f, AF_INET);
     tws_dial_options_init(&opt);
     opt.source_address = "127.0.0.3";
     dialing_start_fake(&d, &f, "/", &opt);
@@ -186,7 +186,7 @@ static void test_no_descriptors(void **state)
     int n = 0;
 
     (void)state;
-    fake_listen(&f, AF_INET, 0);
+    fake_listen(&f, AF_INET);
     snprintf(url, sizeof url, "ws://%s/", f.host);
     getrlimit(RLIMIT_NOFILE, &was);
     low = was;

@@ -15,7 +15,7 @@ struct through {
 
 static void through_init(struct through *t, const char *scheme)
 {
-    fake_listen(&t->proxy, AF_INET, 0);
+    fake_listen(&t->proxy, AF_INET);
     tws_dial_options_init(&t->opt);
     snprintf(t->address, sizeof t->address, "%s%s", scheme, t->proxy.host);
     t->opt.proxy = t->address;

@@ -43,7 +43,7 @@ static tws_tls *make_tls(const char *ca, bool insecure)
 static int open_all(void **state)
 {
     (void)state;
-    fake_listen(&fake, AF_INET, 0);
+    fake_listen(&fake, AF_INET);
     trusting = make_tls("ca", false);
     return 0;
 }
@@ -209,7 +209,7 @@ static void test_server_name(void **state)
         char url[256], request[2048];
 
         if (i == 2) {
-            fake_listen(&six, AF_INET6, 0);
+            fake_listen(&six, AF_INET6);
             f = &six;
         }
         tws_dial_options_init(&opt);
@@ -299,7 +299,7 @@ static void test_redirects(void **state)
     int fd;
 
     (void)state;
-    fake_listen(&secure, AF_INET, 0);
+    fake_listen(&secure, AF_INET);
     tws_dial_options_init(&opt);
     opt.tls = trusting;
     opt.max_redirects = 3;

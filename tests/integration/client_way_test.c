@@ -110,7 +110,7 @@ static void test_either_family(void **state)
         struct dialing d;
         char url[256];
 
-        fake_listen(&f, families[i % 2], 0);
+        fake_listen(&f, families[i % 2]);
         snprintf(url, sizeof url, "ws://%s:%u/", names[i / 2], f.port);
         dialing_start(&d, url, &opt);
         serve_one(&f, &d);
@@ -129,8 +129,7 @@ static void test_race(void **state)
     char url[256];
 
     (void)state;
-    fake_listen_deaf(&deaf, AF_INET6, 0);
-    fake_listen(&good, AF_INET, deaf.port);
+    fake_listen_dual(&deaf, &good, false);
     tws_dial_options_init(&opt);
     opt.attempt_delay = 20;
     snprintf(url, sizeof url, "ws://dual.test:%u/", good.port);
@@ -148,7 +147,7 @@ static void test_nobody_answers(void **state)
     char url[256];
 
     (void)state;
-    fake_listen(&f, AF_INET, 0);
+    fake_listen(&f, AF_INET);
     fake_close(&f); /* a port that nobody listens on */
     snprintf(url, sizeof url, "ws://dual.test:%u/", f.port);
     dialing_start(&d, url, NULL);
@@ -211,21 +210,20 @@ static void stick(struct stuck *s, enum stage stage, const tws_dial_options *opt
         snprintf(url, sizeof url, "ws://slow.test/");
         break;
     case AT_CONNECT:
-        fake_listen_deaf(&s->f, AF_INET, 0);
+        fake_listen_deaf(&s->f, AF_INET);
         snprintf(url, sizeof url, "ws://%s/", s->f.host);
         break;
     case AT_RACE:
-        fake_listen_deaf(&s->f, AF_INET6, 0);
-        fake_listen_deaf(&s->second, AF_INET, s->f.port);
+        fake_listen_dual(&s->f, &s->second, true);
         snprintf(url, sizeof url, "ws://dual.test:%u/", s->f.port);
         break;
     case AT_UNIX:
-        fake_listen(&s->f, AF_UNIX, 0);
+        fake_listen(&s->f, AF_UNIX);
         fill_unix(s);
         snprintf(url, sizeof url, "ws+unix:%s:/", s->f.host);
         break;
     default:
-        fake_listen(&s->f, AF_INET, 0);
+        fake_listen(&s->f, AF_INET);
         snprintf(url, sizeof url, "%s://%s/", stage == AT_TLS ? "wss" : "ws", s->f.host);
         break;
     }
@@ -287,7 +285,7 @@ static void test_cancel_many(void **state)
     int fd;
 
     (void)state;
-    fake_listen(&f, AF_INET, 0);
+    fake_listen(&f, AF_INET);
     tws_dial_options_init(&opt);
     opt.timeout = 0;
     opt.cancel = tws_cancel_new();
@@ -354,7 +352,7 @@ static void test_drip(void **state)
     int fd;
 
     (void)state;
-    fake_listen(&f, AF_INET, 0);
+    fake_listen(&f, AF_INET);
     tws_dial_options_init(&opt);
     opt.handshake_timeout = 150;
     dialing_start_fake(&d, &f, "/", &opt);

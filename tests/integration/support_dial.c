@@ -42,7 +42,8 @@ static void fill_address(struct sockaddr_storage *addr, socklen_t *len, int fami
     }
 }
 
-static void listen_at(struct fake *f, int family, uint16_t port, int backlog)
+/* False when the port is somebody else's. */
+static bool try_listen(struct fake *f, int family, uint16_t port, int backlog)
 {
     struct sockaddr_storage addr;
     socklen_t len;
@@ -55,8 +56,13 @@ static void listen_at(struct fake *f, int family, uint16_t port, int backlog)
         setsockopt(f->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (family == AF_INET6)
         setsockopt(f->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(f->fd, (struct sockaddr *)&addr, len) < 0 || listen(f->fd, backlog) < 0)
-        fail_msg("cannot listen: errno %d", errno);
+    if (bind(f->fd, (struct sockaddr *)&addr, len) < 0 || listen(f->fd, backlog) < 0) {
+        if (errno != EADDRINUSE)
+            fail_msg("cannot listen: errno %d", errno);
+        close(f->fd);
+        f->fd = -1;
+        return false;
+    }
     len = sizeof addr;
     getsockname(f->fd, (struct sockaddr *)&addr, &len);
     f->port = 0;
@@ -68,20 +74,20 @@ static void listen_at(struct fake *f, int family, uint16_t port, int backlog)
         snprintf(f->host, sizeof f->host, "%s", ((struct sockaddr_un *)(void *)&addr)->sun_path);
     else
         snprintf(f->host, sizeof f->host, family == AF_INET ? "127.0.0.1:%u" : "[::1]:%u", f->port);
+    return true;
 }
 
-void fake_listen(struct fake *f, int family, uint16_t port)
+void fake_listen(struct fake *f, int family)
 {
-    listen_at(f, family, port, 64);
+    assert_true(try_listen(f, family, 0, 64));
 }
 
 /* Linux drops what finds the queue full, so that further attempts stay unanswered. */
-void fake_listen_deaf(struct fake *f, int family, uint16_t port)
+static void fill_queue(struct fake *f, int family)
 {
     struct sockaddr_storage addr;
     socklen_t len;
 
-    listen_at(f, family, port, 0);
     fill_address(&addr, &len, family, f->port);
     while (f->nfillers < (int)(sizeof f->fillers / sizeof *f->fillers)) {
         int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -93,6 +99,27 @@ void fake_listen_deaf(struct fake *f, int family, uint16_t port)
             return;
     }
     fail_msg("a queue of length 0 took %d connections", f->nfillers);
+}
+
+void fake_listen_deaf(struct fake *f, int family)
+{
+    assert_true(try_listen(f, family, 0, 0));
+    fill_queue(f, family);
+}
+
+void fake_listen_dual(struct fake *six, struct fake *four, bool four_deaf)
+{
+    for (int i = 0; i < 100; i++) {
+        assert_true(try_listen(six, AF_INET6, 0, 0));
+        if (try_listen(four, AF_INET, six->port, four_deaf ? 0 : 64)) {
+            fill_queue(six, AF_INET6);
+            if (four_deaf)
+                fill_queue(four, AF_INET);
+            return;
+        }
+        fake_close(six);
+    }
+    fail_msg("no port is free in both families");
 }
 
 void fake_close(struct fake *f)
@@ -119,7 +146,7 @@ struct fake group_fake;
 int group_fake_listen(void **state)
 {
     (void)state;
-    fake_listen(&group_fake, AF_INET, 0);
+    fake_listen(&group_fake, AF_INET);
     return 0;
 }
 

@@ -16,10 +16,12 @@ struct fake {
     uint16_t port;
     char host[128]; /* "127.0.0.1:PORT", "[::1]:PORT", or the path of a Unix socket */
 };
-/* family AF_INET, AF_INET6 or AF_UNIX. port 0: any. */
-void fake_listen(struct fake *f, int family, uint16_t port);
+/* family AF_INET, AF_INET6 or AF_UNIX; any port. */
+void fake_listen(struct fake *f, int family);
 /* Listens with so short a queue, and that full, that further connections get no answer. */
-void fake_listen_deaf(struct fake *f, int family, uint16_t port);
+void fake_listen_deaf(struct fake *f, int family);
+/* Both families on one port: the first deaf, the second as told. */
+void fake_listen_dual(struct fake *six, struct fake *four, bool four_deaf);
 void fake_close(struct fake *f);
 /* One for all tests of a program: fixtures for cmocka_run_group_tests_name(). */
 extern struct fake group_fake;

@@ -1,5 +1,6 @@
 """What the tests with software of other people share: starting it, its addresses, and the certificates."""
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -17,6 +18,8 @@ from _examples import PATIENCE, build_path, wait_for  # noqa: E402
 
 CERTS = os.environ.get("TWS_CERTS", str(ROOT / "build" / "certs"))
 PEERS = ROOT / "bench" / "peers"
+# Each process begins at a place of its own, and goes round.
+PORTS = (10000 + (os.getpid() * 97 + i) % 20000 for i in itertools.count())
 
 
 def cert(name):
@@ -33,10 +36,16 @@ def tool(name):
 
 
 def free_port():
-    """A port of 127.0.0.1 for programs that cannot choose one by themselves."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port of 127.0.0.1 for programs that cannot choose one by themselves. None that the system gives to those who
+    ask for any, nor one that another test program at work beside this one would take."""
+    for port in PORTS:
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
 
 
 def answers(port):
