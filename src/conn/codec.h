@@ -31,6 +31,7 @@ struct conn_deflate {
     bool from_chunk;                /* constant: in one of codec_env's chunks */
     uint8_t tail;                   /* reader's: bytes of the cut-off end still to be inflated */
     bool boundary, pending;         /* reader's: between two blocks; there is more to come out */
+    bool finished;                  /* reader's: the last call ended a final block */
     bool used;                      /* reader's: since the connection was silent last */
     _Atomic uint64_t messages_in, compressed_in, original_in;    /* reader's */
     _Atomic uint64_t messages_out, original_out, compressed_out; /* writer's */

@@ -153,13 +153,15 @@ static tws_err run(tws_conn *c, const uint8_t *from, size_t n, uint8_t *out, siz
     *taken = n - z->avail_in;
     *made = room - z->avail_out;
     d->pending = z->avail_out == 0;
-    if (r == Z_STREAM_END) { /* a final block: the peer goes on with a new stream */
+    d->finished = r == Z_STREAM_END;
+    if (d->finished) { /* a final block: the peer goes on with a new stream */
         inflateReset(z);
         d->boundary = true;
         d->pending = false;
     } else if (r == Z_OK || r == Z_BUF_ERROR) {
-        /* Behind a block, with no bits of the next one (zlib.h on data_type). */
-        d->boundary = (z->data_type & 0xff) == 128;
+        /* Behind a block, with no bits of the next one (zlib.h on data_type). Called once more with
+         * nothing to do there, zlib does not say so again. */
+        d->boundary = (z->data_type & 0xff) == 128 || (d->boundary && *taken == 0 && *made == 0);
     } else {
         return r == Z_MEM_ERROR ? no_memory(c) : broken(c, "compressed data is not valid");
     }
@@ -181,8 +183,11 @@ static size_t next_input(tws_conn *c, const uint8_t **from, enum codec_step *ste
     if (m->frame_done < m->frame.len || !m->frame.fin)
         return 0;
     *step = CODEC_DONE;
+    /* While output is held back, it is not known yet where the data ends. */
+    if (d->pending)
+        return 0;
     /* What ends between two blocks was not cut, or ended by a final block: there is no tail. */
-    if (d->boundary)
+    if (d->boundary && d->tail == sizeof tail)
         return 0;
     *from = tail + sizeof tail - d->tail;
     return d->tail;
@@ -213,8 +218,8 @@ tws_err conn_inflate(tws_conn *c, uint8_t *out, size_t room, size_t *made, enum 
         if (m->clear > 0) {
             m->clear -= (uint32_t)taken;
             c->in.rd += (uint32_t)taken;
-        } else {
-            d->tail = (uint8_t)(d->tail - taken);
+        } else if (n > 0 || d->tail < sizeof tail) { /* what a final block leaves is not needed */
+            d->tail = d->finished ? 0 : (uint8_t)(d->tail - taken);
         }
     }
     if (!err && *step == CODEC_DONE)
