@@ -189,8 +189,10 @@ static inline tws_err next_header(tws_conn *c, struct wire_frame *f, bool one, i
 
     for (;;) {
         tws_err err;
-        int n =
-            wire_frame_parse(f, c->in.buf + c->in.rd, conn_input_len(c), &rules, c->msg.in_message);
+        uint32_t len = conn_input_len(c); /* 0: there may be no buffer either */
+        int n = len == 0
+                    ? 0
+                    : wire_frame_parse(f, c->in.buf + c->in.rd, len, &rules, c->msg.in_message);
 
         if (n < 0)
             return fail(c, TWS_ERR_PROTOCOL, TWS_CLOSE_PROTOCOL_ERROR,

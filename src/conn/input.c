@@ -62,12 +62,12 @@ bool conn_input_keep_view(tws_conn *c)
 {
     struct conn_input *in = &c->in;
     uintptr_t view = (uintptr_t)conn_view(c);
-    uint8_t *old = in->buf;
-    uint8_t *unread = in->buf + in->rd;
+    uint8_t *old = in->buf, *unread;
     bool borrowed = in->borrowed;
 
     if (!view || view < (uintptr_t)old || view > (uintptr_t)old + in->cap)
         return true;
+    unread = old + in->rd;
     if (!borrow(c))
         return false;
     if (in->zero_at == unread && in->wr > 0) /* the zero stays in the old buffer only */

@@ -222,8 +222,10 @@ static tws_err receive_in_place(tws_conn *c, int64_t deadline)
     for (;;) {
         uint32_t have = conn_input_len(c) < len ? conn_input_len(c) : len;
         uint32_t done = (uint32_t)m->frame_done;
-        tws_err err = conn_frame_payload(c, c->in.buf + c->in.rd + done, have - done);
+        tws_err err = TWS_OK;
 
+        if (have > done)
+            err = conn_frame_payload(c, c->in.buf + c->in.rd + done, have - done);
         if (!err && have == len) {
             m->in_place = false;
             return conn_frame_ended(c);

@@ -126,7 +126,7 @@ tws_err conn_send_part(tws_conn *c, const struct iovec *iov, int count, enum con
         int batch = count < SEND_PIECES - 1 ? count : SEND_PIECES - 1;
 
         err = send_batch(c, iov, batch, turn, w, begun);
-        iov += batch;
+        iov = batch > 0 ? iov + batch : iov; /* NULL when there is no piece */
         count -= batch;
     } while (!err && count > 0);
     return err;
