@@ -2,44 +2,75 @@
 
 #include "base/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static void put(struct prometheus *p, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void put(struct prometheus *p, const char *format, ...)
+static void put_bytes(struct prometheus *p, const char *text, size_t len)
 {
-    char line[512];
     size_t room = p->len < p->size ? p->size - p->len : 0;
-    va_list args;
-    int n;
 
-    va_start(args, format);
-    n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (n > 0)
-        p->len += base_text_copy(room ? p->buf + p->len : NULL, room, line, strlen(line));
+    p->len += base_text_copy(room ? p->buf + p->len : NULL, room, text, len);
+}
+
+static void put(struct prometheus *p, const char *text)
+{
+    put_bytes(p, text, strlen(text));
+}
+
+/* Text that may hold anything; `special` is what is written with a backslash. */
+static void put_escaped(struct prometheus *p, const char *text, const char *special)
+{
+    while (*text) {
+        size_t n = strcspn(text, special);
+
+        put_bytes(p, text, n);
+        text += n;
+        if (*text) {
+            char escape[2] = {'\\', *text == '\n' ? 'n' : *text};
+
+            put_bytes(p, escape, sizeof escape);
+            text++;
+        }
+    }
 }
 
 void prometheus_family(struct prometheus *p, const char *name, const char *type, const char *help)
 {
-    put(p, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    put(p, "# HELP ");
+    put(p, name);
+    put(p, " ");
+    put_escaped(p, help, "\\\n");
+    put(p, "\n# TYPE ");
+    put(p, name);
+    put(p, " ");
+    put(p, type);
+    put(p, "\n");
 }
 
 void prometheus_count(struct prometheus *p, const char *name, const char *label, const char *value,
                       uint64_t n)
 {
-    if (label)
-        put(p, "%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
-    else
-        put(p, "%s %llu\n", name, (unsigned long long)n);
+    char number[32];
+
+    put(p, name);
+    if (label) {
+        put(p, "{");
+        put(p, label);
+        put(p, "=\"");
+        put_escaped(p, value, "\\\n\"");
+        put(p, "\"}");
+    }
+    snprintf(number, sizeof number, " %llu\n", (unsigned long long)n);
+    put(p, number);
 }
 
 void prometheus_real(struct prometheus *p, const char *name, double n)
 {
-    put(p, "%s %.6f\n", name, n);
+    char number[352]; /* the largest double has 309 digits */
+
+    snprintf(number, sizeof number, " %.6f\n", n);
+    put(p, name);
+    put(p, number);
 }
 
 void prometheus_counter(struct prometheus *p, const char *name, const char *help, uint64_t n)
