@@ -70,8 +70,15 @@ VARIANT_LDFLAGS := $(SANITIZE)
 else ifeq ($(VARIANT),coverage)
 VARIANT_CFLAGS := -O0 --coverage -fprofile-update=atomic -fprofile-abs-path
 VARIANT_LDFLAGS := --coverage
+else ifeq ($(VARIANT),fuzzcov)
+VARIANT_CFLAGS := -O1 -fprofile-instr-generate -fcoverage-mapping -fsanitize=fuzzer-no-link
+VARIANT_LDFLAGS := -fprofile-instr-generate
+else ifeq ($(VARIANT),afl)
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer $(SANITIZE)
+VARIANT_LDFLAGS := $(SANITIZE)
 else
-$(error VARIANT is release, asan, tsan, fuzz or coverage, not '$(VARIANT)')
+$(error VARIANT is release, asan, tsan, fuzz, fuzzcov, afl or coverage, not '$(VARIANT)')
 endif
 
 LIBS := -lssl -lcrypto -lz -lpthread

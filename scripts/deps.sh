@@ -39,6 +39,9 @@ check hdr:jansson.h libjansson-dev
 fuzz cmd:/usr/bin/python3 python3
 fuzz cmd:clang clang
 fuzz rt:fuzzer libclang-rt-dev
+fuzz hdr:wslay/wslay.h libwslay-dev
+fuzz cmd:llvm-cov llvm optional
+fuzz cmd:afl-fuzz afl++ optional
 cross cmd:aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
 cross file:/usr/aarch64-linux-gnu/include/stdlib.h libc6-dev-arm64-cross
 cross cmd:qemu-aarch64 qemu-user

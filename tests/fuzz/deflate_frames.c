@@ -1,24 +1,22 @@
 /*
- * Frames into a server's connection that has agreed on compression, over a socket pair, and their
- * echo back out. What is read has to be what zlib makes of the same payloads, and what is written
+ * Frames into a server's connection that has agreed on compression in its handshake, and their echo
+ * back out. What is read has to be what zlib makes of the same payloads, and what is written
  * has to inflate to what was read.
  *
  * Input: three bytes of settings, then frames: first byte as on the wire, a length (above 127 in
  * steps of 8 bytes), payload. They are sent with a mask of zeros, so that the fuzzer sees its bytes again in what is compared.
  */
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <tws/deflate.h>
 #include <tws/tws.h>
 
 #include "fuzz.h"
+#include "lib/memory_stream.h"
 
 #define MAX_MESSAGE 20000
-#define INPUT_ROOM 8192 /* a socket pair's buffer takes the frames of all of it */
-#define MAX_FRAMES 128  /* and their pongs, which are read later */
+#define INPUT_ROOM 8192
+#define MAX_FRAMES 128
 #define ROOM (1 << 18)
 
 static const char *const offers[] = {
@@ -39,7 +37,6 @@ struct sent_frame {
 /* One run. */
 struct run {
     uint8_t style, how, wishes; /* reading; writing; options and offer */
-    int peer;
     tws_conn *conn;
     struct sent_frame frames[MAX_FRAMES];
     size_t count, next; /* sent, and the next one that the model looks at */
@@ -125,14 +122,14 @@ static bool model_message(struct run *r, tws_opcode *opcode, bool *compressed, b
 
 /* ---- The echo, as the peer sees it ---- */
 
-/* What the server has sent up to now. */
+/* What the server has sent since the last time. Later it is overwritten, so that it never fills. */
 static size_t drain(struct run *r)
 {
-    size_t len = 0;
-    ssize_t n;
+    size_t len = memory.out_len;
 
-    while (len < ROOM && (n = recv(r->peer, r->wire + len, ROOM - len, MSG_DONTWAIT)) > 0)
-        len += (size_t)n;
+    FUZZ_CHECK(len <= ROOM);
+    memcpy(r->wire, memory.out, len);
+    memory.out_len = 0;
     return len;
 }
 
@@ -257,10 +254,9 @@ static void serve(struct run *r)
 
 /* ---- Setting up ---- */
 
-/* In one call: a socket pair's buffer counts small pieces dearly, and nobody reads yet. */
-static void send_frames(struct run *r, struct fuzz_input *in)
+/* All frames of the input, as they are on the wire; their length. */
+static size_t make_frames(struct run *r, struct fuzz_input *in, uint8_t *all)
 {
-    static uint8_t all[INPUT_ROOM + MAX_FRAMES * 8];
     size_t len = 0;
 
     while (in->left > 0 && r->count < MAX_FRAMES) {
@@ -285,11 +281,10 @@ static void send_frames(struct run *r, struct fuzz_input *in)
         memcpy(all + len + head_len, f->payload, f->len);
         len += head_len + f->len;
     }
-    FUZZ_CHECK(send(r->peer, all, len, MSG_DONTWAIT) == (ssize_t)len);
-    shutdown(r->peer, SHUT_WR);
+    return len;
 }
 
-static void upgrade(struct run *r, int fd)
+static void upgrade(struct run *r)
 {
     tws_deflate_options deflate;
     tws_upgrade_options opt;
@@ -310,7 +305,7 @@ static void upgrade(struct run *r, int fd)
     tws_upgrade_options_init(&opt);
     opt.deflate = &deflate;
     opt.conn.max_message = MAX_MESSAGE;
-    FUZZ_CHECK(tws_upgrade(&r->conn, fd, request, (size_t)len, &opt, NULL) == TWS_OK);
+    FUZZ_CHECK(tws_upgrade(&r->conn, MEMORY_FD, request, (size_t)len, &opt, NULL) == TWS_OK);
     FUZZ_CHECK(tws_conn_deflate(r->conn, &info));
     r->in_fresh = info.client_no_context_takeover;
     r->out_fresh = info.server_no_context_takeover;
@@ -323,25 +318,21 @@ static void upgrade(struct run *r, int fd)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct run r;
-    static uint8_t model[ROOM], got[ROOM], wire[ROOM];
-    struct fuzz_input in = {data, size < INPUT_ROOM ? size : MAX_INPUT};
-    int pair[2];
+    static uint8_t model[ROOM], got[ROOM], wire[ROOM], all[INPUT_ROOM + MAX_FRAMES * 8];
+    struct fuzz_input in = {data, size < INPUT_ROOM ? size : INPUT_ROOM};
 
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     memset(&r, 0, sizeof r);
-    r.peer = pair[0];
     r.model = model;
     r.got = got;
     r.wire = wire;
     r.style = fuzz_byte(&in);
     r.how = fuzz_byte(&in);
     r.wishes = fuzz_byte(&in);
-    upgrade(&r, pair[1]);
-    send_frames(&r, &in);
+    memory_begin(all, make_frames(&r, &in, all));
+    upgrade(&r);
     serve(&r);
     tws_conn_unref(r.conn);
     inflateEnd(&r.in);
     inflateEnd(&r.out);
-    close(pair[0]);
     return 0;
 }
