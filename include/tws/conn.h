@@ -52,7 +52,10 @@ typedef struct tws_conn_options {
     bool join_replies;  /* see tws_write_message(); default true where a server watches over it */
     bool no_utf8_check; /* text goes unchecked both ways, against RFC 6455; default false */
     bool tcp_delay;     /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
-    void *user;         /* first value of tws_conn_user() */
+    /* tws_handoff_send() of another thread need not wait for the next message; costs a kernel thread's
+     * connection over TCP a descriptor, and a system call for each receive; default false. */
+    bool handoff;
+    void *user;              /* first value of tws_conn_user() */
     tws_queue_options queue; /* of tws_write_async(), see queue.h */
     /*
      * TWS_ERR_FLOOD, 1008: bytes received per second, averaged over 4 s, so that a burst of 4 s'

@@ -47,7 +47,8 @@ static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, s
  * finishes the handshake takes the reader's role after this, and is not interrupted. */
 void conn_wake_reader_locked(tws_conn *c)
 {
-    if (atomic_load(&c->reading) && atomic_load(&c->reader) != task_self())
+    /* While it is being handed over, an interrupt could reach the other process. */
+    if (!c->handing && atomic_load(&c->reading) && atomic_load(&c->reader) != task_self())
         net_stream_interrupt(&c->stream);
 }
 

@@ -78,6 +78,8 @@ tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area)
     c->id = next_id();
     atomic_init(&c->user, setup->user);
     take_options(c, setup->options);
+    if (setup->options->handoff)
+        net_stream_wakeable(&c->stream); /* if not, who hands it over waits for the next message */
     c->in.area = area > 1 ? (uint8_t *)block + setup->env->blocks.block_size - area : NULL;
     c->in.area_cap = area > 1 ? (uint32_t)area - 1 : 0;
     c->in.buf = c->in.area;
@@ -142,6 +144,7 @@ static void conn_free(tws_conn *c)
     conn_deflate_free(c);
     base_free(env->allocator, c->bytes);
     base_free(env->allocator, c->subprotocol);
+    base_free(env->allocator, c->handed);
     if (c->request_free)
         c->request_free(c);
     net_stream_close(&c->stream);

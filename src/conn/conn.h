@@ -238,7 +238,11 @@ struct tws_conn {
     uint8_t pong_len;
     uint8_t pong_data[WIRE_CONTROL_MAX];
     _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
-    struct task_queue turns;        /* threads that want the writer's role */
+    /* See handover.c. */
+    _Atomic bool lend_wanted; /* written under mu: somebody wants to hand the connection over */
+    bool lent;                /* the reader waits, inside its call, until that is over */
+    bool handing;             /* it is in the hands of another process, maybe */
+    struct task_queue turns;  /* threads that want the writer's role */
     struct task_queue events; /* threads that wait for the reader to leave or for the end; also
                                        for the end of `handled` */
     struct conn_error error;
@@ -272,7 +276,14 @@ struct tws_conn {
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);
     char *subprotocol;            /* owned, constant; NULL: none */
+    struct conn_handed *handed;   /* owned, constant: came from another process; NULL: it did not */
     struct conn_deflate *deflate; /* owned, constant; NULL: no compression was agreed */
+};
+
+/* What another process has sent with a connection. */
+struct conn_handed {
+    size_t len;
+    uint8_t data[];
 };
 
 struct conn_setup {
@@ -522,6 +533,20 @@ void conn_turn_release_locked(tws_conn *c);
 void conn_queue_wanted_locked(tws_conn *c);
 /* Sends what is wanted or held, if that needs no waiting; for the watcher and for closing. */
 void conn_kick(tws_conn *c);
+
+/* ---- handover.c: to another process ---- */
+
+/*
+ * Takes both roles and sends what is to leave first. On TWS_OK the connection is between two messages,
+ * with nothing but received bytes in hand, until conn_handover_end().
+ */
+tws_err conn_handover_begin(tws_conn *c, tws_ms ms, int64_t deadline);
+/* gone: the other process has it, and it ends here. Else it goes on. How it ended otherwise, if so. */
+tws_err conn_handover_end(tws_conn *c, bool gone);
+/* Ends a connection here that another process has: its socket is left alone. */
+void conn_disown(tws_conn *c);
+/* The reader's, inside a read call: lets that thread go first. */
+void conn_handover_lend(tws_conn *c);
 
 /* ---- keys.c ---- */
 

@@ -59,12 +59,17 @@ tws_err conn_end_locked(tws_conn *c, const struct conn_cause *cause)
     if (conn_state(c) == CONN_ENDED)
         return conn_sticky_locked(c);
     if (tells_more(c, cause)) {
-        if (conn_state(c) == CONN_OPEN)
+        if (cause->code == TWS_ERR_HANDED_OVER)
+            c->error.close_code = 0; /* it lives on */
+        else if (conn_state(c) == CONN_OPEN)
             c->error.close_code = TWS_CLOSE_ABNORMAL;
         record(c, cause);
     }
     atomic_store(&c->state, CONN_ENDED);
-    net_stream_shutdown(&c->stream, SHUT_RDWR);
+    if (cause->code == TWS_ERR_HANDED_OVER)
+        net_stream_forget(&c->stream);
+    else
+        net_stream_shutdown(&c->stream, SHUT_RDWR);
     if (!c->writing)
         conn_out_free(c);
     conn_queue_end_locked(c);

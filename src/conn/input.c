@@ -322,10 +322,13 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
 
     conn_before_wait(c);
     for (;;) {
-        tws_err err = may_read(c);
         bool blocks;
+        tws_err err;
         ssize_t n;
 
+        if (atomic_load(&c->lend_wanted))
+            conn_handover_lend(c);
+        err = may_read(c);
         if (err)
             return err;
         if (!c->in.area)

@@ -36,7 +36,7 @@ static tws_err enter_behind(tws_conn *c, int64_t deadline)
             break;
         if (conn_state(c) != CONN_OPEN)
             err = conn_sticky_locked(c);
-        else if (!c->pumping)
+        else if (!c->pumping && (c->lent || !atomic_load(&c->lend_wanted)))
             err = TWS_ERR_BUSY;
         else if (task_queue_wait(&c->events, &c->mu, deadline) == -ETIMEDOUT)
             err = TWS_ERR_TIMEOUT;

@@ -133,3 +133,13 @@ void net_listener_own(struct net_listener *l, bool own)
     fcntl(l->fd, F_SETFD, own ? FD_CLOEXEC : 0);
     l->provisional = !own;
 }
+
+int net_connected_family(int fd)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof addr;
+
+    if (option(fd, SO_TYPE) != SOCK_STREAM || getpeername(fd, (struct sockaddr *)&addr, &len) < 0)
+        return -1;
+    return option(fd, SO_DOMAIN);
+}

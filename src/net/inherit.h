@@ -16,4 +16,7 @@ int net_listen_inherited(struct net_listener *l, int fd, const char **why);
 /* An inherited socket is the listener's from now on, or is given back. */
 void net_listener_own(struct net_listener *l, bool own);
 
+/* The family of a stream socket that is connected; -1 for anything else. */
+int net_connected_family(int fd);
+
 #endif

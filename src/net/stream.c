@@ -53,3 +53,10 @@ int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return task_socket_init(&st->sock, rt, fd);
 }
+
+int net_stream_inherit(struct net_stream *st, struct task_runtime *rt, int fd)
+{
+    st->ops = &plain_ops;
+    st->tls = NULL;
+    return task_socket_inherit(&st->sock, rt, fd);
+}

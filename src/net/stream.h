@@ -31,6 +31,30 @@ struct net_stream {
  * is still the caller's. */
 int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool nodelay);
 
+/* The same for a socket that another process has had. */
+int net_stream_inherit(struct net_stream *st, struct task_runtime *rt, int fd);
+
+static inline int net_stream_wakeable(struct net_stream *st)
+{
+    return task_socket_wakeable(&st->sock);
+}
+
+static inline void net_stream_nudge(struct net_stream *st)
+{
+    task_nudge(&st->sock);
+}
+
+/* Another process has it now; or it has had it, and not kept it. */
+static inline void net_stream_forget(struct net_stream *st)
+{
+    task_socket_forget(&st->sock);
+}
+
+static inline void net_stream_again(struct net_stream *st)
+{
+    task_socket_again(&st->sock);
+}
+
 static inline int net_stream_await(struct net_stream *st, int64_t deadline, tws_ms period)
 {
     return st->ops->await(st, deadline, period);

@@ -48,14 +48,8 @@ static void refused_drop(struct acceptor *a, size_t i)
 }
 
 /* Why a peer is refused: to it, and with numbers to the log. */
-struct refusal {
-    int status;
-    const char *why;
-    uint64_t *counter;      /* server's mu */
-    uint32_t number, limit; /* both 0: there are none */
-};
-
-static void log_refusal(struct acceptor *a, const struct refusal *r, const union net_peer *peer)
+static void log_refusal(struct acceptor *a, const struct server_refusal *r,
+                        const union net_peer *peer)
 {
     struct base_log_gate *gate = &a->s->log_refused;
     char address[64];
@@ -79,7 +73,8 @@ static void refuse_tls(struct task_socket *sock)
     task_send(sock, &iov, 1);
 }
 
-static void refuse_plain(struct acceptor *a, struct task_socket *sock, const struct refusal *why)
+static void refuse_plain(struct acceptor *a, struct task_socket *sock,
+                         const struct server_refusal *why)
 {
     static const struct handshake_header retry[] = {{"Retry-After", "1"}};
     char body[96];
@@ -101,7 +96,7 @@ static void refuse_plain(struct acceptor *a, struct task_socket *sock, const str
 /* Answers and lets the peer read it: the socket is closed when the peer has closed its side, or
  * after a second. */
 static void refuse(struct acceptor *a, const struct net_listener *l, int fd,
-                   const union net_peer *peer, const struct refusal *why)
+                   const union net_peer *peer, const struct server_refusal *why)
 {
     struct task_socket sock = {.fd = fd};
 
@@ -146,8 +141,7 @@ static bool over(uint32_t number, uint32_t limit)
     return limit > 0 && number >= limit;
 }
 
-/* Whether one more fits; counts it then. Else why not. */
-static bool admit_locked(tws_server *s, const union net_peer *peer, struct refusal *r)
+bool server_admit_locked(tws_server *s, const union net_peer *peer, struct server_refusal *r)
 {
     const tws_server_options *o = &s->opt;
     struct net_peer_key key;
@@ -155,22 +149,24 @@ static bool admit_locked(tws_server *s, const union net_peer *peer, struct refus
 
     s->totals.accepted++;
     if (over(s->connections, o->max_connections)) {
-        *r = (struct refusal){503, "the server is full", &s->totals.refused_full, s->connections,
-                              o->max_connections};
+        *r = (struct server_refusal){503, "the server is full", &s->totals.refused_full,
+                                     s->connections, o->max_connections};
         return false;
     }
     if (over(s->handshaking, o->max_handshakes)) {
-        *r = (struct refusal){503, "too many handshakes at once", &s->totals.refused_handshakes,
-                              s->handshaking, o->max_handshakes};
+        *r = (struct server_refusal){503, "too many handshakes at once",
+                                     &s->totals.refused_handshakes, s->handshaking,
+                                     o->max_handshakes};
         return false;
     }
     if (o->max_per_address > 0 && net_peer_key(peer, &key))
         counted = address_table_add(&s->per_address, server_allocator(s), &key, o->max_per_address);
     if (counted == 0)
-        *r = (struct refusal){503, "too many connections from this address",
-                              &s->totals.refused_address, o->max_per_address, o->max_per_address};
+        *r = (struct server_refusal){503, "too many connections from this address",
+                                     &s->totals.refused_address, o->max_per_address,
+                                     o->max_per_address};
     else if (counted < 0)
-        *r = (struct refusal){503, "no memory", &s->totals.refused_threads, 0, 0};
+        *r = (struct server_refusal){503, "no memory", &s->totals.refused_threads, 0, 0};
     if (counted != 1)
         return false;
     s->connections++;
@@ -179,7 +175,7 @@ static bool admit_locked(tws_server *s, const union net_peer *peer, struct refus
 }
 
 /* New connections of one address per second. */
-static bool admit_rate(tws_server *s, const union net_peer *peer, struct refusal *r)
+static bool admit_rate(tws_server *s, const union net_peer *peer, struct server_refusal *r)
 {
     uint32_t rate = s->opt.max_address_rate;
     uint32_t burst = s->opt.address_burst > 0 ? s->opt.address_burst : rate;
@@ -188,8 +184,8 @@ static bool admit_rate(tws_server *s, const union net_peer *peer, struct refusal
     if (rate == 0 || !net_peer_key(peer, &key) ||
         rate_table_take(&s->rates, &key, base_clock_coarse_ns(), rate, burst))
         return true;
-    *r = (struct refusal){429, "too many new connections from this address in a second",
-                          &s->totals.refused_rate, burst + 1, rate};
+    *r = (struct server_refusal){429, "too many new connections from this address in a second",
+                                 &s->totals.refused_rate, burst + 1, rate};
     return false;
 }
 
@@ -198,14 +194,14 @@ static void serve(struct acceptor *a, const struct net_listener *l, int fd,
 {
     tws_server *s = a->s;
     union net_peer peer;
-    struct refusal r;
+    struct server_refusal r;
     bool fits;
 
     net_peer_save(&peer, (const struct sockaddr *)addr);
     fits = admit_rate(s, &peer, &r);
     pthread_mutex_lock(&s->mu);
     if (fits)
-        fits = admit_locked(s, &peer, &r);
+        fits = server_admit_locked(s, &peer, &r);
     else
         s->totals.accepted++;
     pthread_mutex_unlock(&s->mu);
@@ -214,7 +210,7 @@ static void serve(struct acceptor *a, const struct net_listener *l, int fd,
         s->handshaking--;
         pthread_mutex_unlock(&s->mu);
         server_forget_socket(s, &peer);
-        r = (struct refusal){503, "no thread", &s->totals.refused_threads, 0, 0};
+        r = (struct server_refusal){503, "no thread", &s->totals.refused_threads, 0, 0};
         fits = false;
     }
     if (!fits)
@@ -224,7 +220,7 @@ static void serve(struct acceptor *a, const struct net_listener *l, int fd,
 /* There is no descriptor to accept with: give one up, accept, refuse. False: nothing to give. */
 static bool accept_and_refuse(struct acceptor *a, const struct net_listener *l)
 {
-    struct refusal r = {503, "no descriptor", &a->s->totals.refused_descriptors, 0, 0};
+    struct server_refusal r = {503, "no descriptor", &a->s->totals.refused_descriptors, 0, 0};
     struct sockaddr_storage addr;
     union net_peer peer;
     socklen_t len;

@@ -22,7 +22,7 @@ static void cut_handshake_locked(struct server_peer *p)
         shutdown(p->fd, SHUT_RDWR);
 }
 
-static void link_peer(struct server_peer *p)
+void server_peer_link(struct server_peer *p)
 {
     tws_server *s = p->server;
 
@@ -217,10 +217,17 @@ __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *
     tws_conn *c;
     enum upgrade_end end = upgrade_run(s->cfg, &in, &c, &error);
 
-    if (end) {
+    if (end)
         count_not_upgraded(p, end, &error);
-        return false;
-    }
+    else
+        server_peer_opened(p, c);
+    return !end;
+}
+
+void server_peer_opened(struct server_peer *p, tws_conn *c)
+{
+    tws_server *s = p->server;
+
     pthread_mutex_lock(&s->mu);
     p->conn = c;
     p->stage = PEER_OPEN;
@@ -232,7 +239,6 @@ __attribute__((noinline)) static bool peer_upgrade(struct server_peer *p, void *
     else if (s->draining)
         tws_close_start(c, TWS_CLOSE_GOING_AWAY, NULL);
     pthread_mutex_unlock(&s->mu);
-    return true;
 }
 
 static void peer_handle(struct server_peer *p)
@@ -268,23 +274,28 @@ void server_forget_socket(tws_server *s, const union net_peer *address)
     pthread_mutex_unlock(&s->mu);
 }
 
+void server_peer_run(struct server_peer *p)
+{
+    task_set_label(tws_conn_id(p->conn));
+    if (net_stream_is_tls(&p->conn->stream) && p->server->opt.threads == TWS_THREADS_KERNEL)
+        net_tls_thread_trim();
+    task_trim_stack();
+    peer_handle(p);
+    peer_finish(p);
+    tws_conn_unref(p->conn);
+}
+
 static void peer_main(void *block)
 {
     struct peer_job job = *(struct peer_job *)block;
     tws_server *s = job.server;
     struct server_peer p = {.server = s, .fd = job.fd};
 
-    link_peer(&p);
+    server_peer_link(&p);
     task_patient(true);
     if (peer_upgrade(&p, block, &job)) {
         task_patient(false);
-        task_set_label(tws_conn_id(p.conn));
-        if (net_stream_is_tls(&p.conn->stream) && s->opt.threads == TWS_THREADS_KERNEL)
-            net_tls_thread_trim();
-        task_trim_stack();
-        peer_handle(&p);
-        peer_finish(&p);
-        tws_conn_unref(p.conn);
+        server_peer_run(&p);
     }
     server_forget_socket(s, &job.address);
 }

@@ -87,6 +87,16 @@ static inline const tws_allocator *server_allocator(const tws_server *s)
 
 /* ---- accept.c ---- */
 
+/* Why a connection is not served. */
+struct server_refusal {
+    int status;
+    const char *why;
+    uint64_t *counter;      /* server's mu */
+    uint32_t number, limit; /* both 0: there are none */
+};
+/* Whether one more fits; counts it then, as handshaking. Else why not. */
+bool server_admit_locked(tws_server *s, const union net_peer *peer, struct server_refusal *r);
+
 /* Memory for the accepting thread, so that it cannot fail for lack of it. False: there is none. */
 bool server_accept_prepare(tws_server *s);
 void server_accept_main(void *server);
@@ -96,6 +106,11 @@ void server_accept_main(void *server);
 /* Hands an accepted socket to a thread of its own; plain: without TLS. 0, or -errno: then the socket
  * is the caller's. */
 int server_peer_spawn(tws_server *s, int fd, const union net_peer *peer, bool plain);
+/* The handshake is done, or was never needed: the connection counts as open. */
+void server_peer_link(struct server_peer *p);
+void server_peer_opened(struct server_peer *p, tws_conn *c);
+/* Runs the handler and everything after it; gives the reference back. */
+void server_peer_run(struct server_peer *p);
 /* A socket that the acceptor counted, with its address, is gone; its handshake was counted out
  * before. */
 void server_forget_socket(tws_server *s, const union net_peer *address);
@@ -104,6 +119,24 @@ void server_add_stats(tws_stats *sum, const tws_stats *one);
 /* Closes or cuts every peer; mu is held. */
 void server_peers_close_locked(tws_server *s, tws_ms close_timeout);
 void server_peers_cut_locked(tws_server *s);
+/* ---- adopt.c: connections that were opened elsewhere ---- */
+
+struct adopted;
+struct server_adoption {
+    /* Makes the connection, on the thread that is going to run its handler. NULL: not possible. */
+    tws_conn *(*make)(struct server_adoption *a);
+    void *arg;
+    union net_peer address;
+    tws_server *server;
+    tws_conn *conn;
+    struct task_park made;
+    struct adopted *thread;
+};
+/* Makes a thread, which makes the connection and waits. NULL, or why not. */
+const char *server_adopt(tws_server *s, struct server_adoption *a);
+/* Lets it go on, or go. */
+void server_adopt_decide(struct server_adoption *a, bool go);
+
 /* The label of an index of server_totals.closed. */
 uint16_t server_close_code(size_t index);
 

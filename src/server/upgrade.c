@@ -347,7 +347,7 @@ void upgrade_answer_refusal(struct handshake *h)
 
 /* ---- The connection ---- */
 
-static void free_heap_request(tws_conn *c)
+void upgrade_request_free(tws_conn *c)
 {
     base_free(c->env->allocator, (void *)(uintptr_t)c->request);
 }
@@ -377,7 +377,7 @@ static tws_conn *make_connection(struct handshake *h)
         conn_deflate_start_in(c, &h->agreed, deflate);
     c->request = h->request;
     if (h->request_on_heap)
-        c->request_free = free_heap_request;
+        c->request_free = upgrade_request_free;
     c->subprotocol = h->reply.subprotocol;
     h->reply.subprotocol = NULL;
     atomic_init(&c->session, h->reply.session);

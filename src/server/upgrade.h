@@ -73,6 +73,9 @@ struct upgrade_input {
 enum upgrade_end upgrade_run(struct upgrade_config *cfg, const struct upgrade_input *in,
                              tws_conn **out, tws_error *error);
 
+/* Frees a request that stands on the heap: for tws_conn.request_free. */
+void upgrade_request_free(tws_conn *c);
+
 /* ---- upgrade_socket.c: what callers hand in ---- */
 
 /* Closes fd, if there is one, and says why. Returns err. */

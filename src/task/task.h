@@ -188,7 +188,8 @@ struct task_socket {
     bool recv_waits;            /* the next task_recv blocks in the system call itself */
     tws_ms recv_wait;           /* SO_RCVTIMEO as it stands */
     int edge_fd;                /* waits for new input after an interrupt; -1: none yet */
-    int wake_fd;                /* Unix sockets: an eventfd that an interrupt sets; -1: none */
+    int wake_fd;                /* Unix sockets, and who wants to be nudged: an eventfd; -1: none */
+    bool shared;                /* other processes have it, or had it */
     struct light_socket *light; /* light threads */
 };
 
@@ -203,6 +204,17 @@ static inline void task_prefetch_user(const struct task_socket *s)
 
 /* Takes fd over. rt may be NULL: kernel threads. 0 or -errno (fd is then still the caller's). */
 int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd);
+/* The same for a socket that another process has had: its settings and its modes are not as they are
+ * when new, and there may be descriptors of it elsewhere. */
+int task_socket_inherit(struct task_socket *s, struct task_runtime *rt, int fd);
+/* From now on task_nudge() works also for kernel threads over TCP. 0 or -errno. */
+int task_socket_wakeable(struct task_socket *s);
+/* Makes a wait for input return 0, once, without harm. Does nothing where that is not possible. */
+void task_nudge(struct task_socket *s);
+/* Another process has the socket now: nothing that is still done here may reach it. */
+void task_socket_forget(struct task_socket *s);
+/* Another process has had the socket and not kept it: sets its modes again. */
+void task_socket_again(struct task_socket *s);
 /* close(2). Nobody may be inside a call. */
 void task_socket_close(struct task_socket *s);
 

@@ -5,6 +5,7 @@
 #include "task/light/light.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -282,12 +283,13 @@ void task_patient(bool patient)
 
 /* ---- Sockets: dispatch ---- */
 
-int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
+static int socket_init(struct task_socket *s, struct task_runtime *rt, int fd, bool shared)
 {
     s->kind = rt ? rt->kind : &task_kernel;
     s->fd = fd;
     s->recv_waits = false;
-    s->recv_wait = 0;
+    s->recv_wait = shared ? -1 : 0; /* not known */
+    s->shared = shared;
     s->edge_fd = -1;
     s->wake_fd = -1;
     s->light = NULL;
@@ -295,8 +297,59 @@ int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
     return s->kind->socket_init(s, rt);
 }
 
+int task_socket_init(struct task_socket *s, struct task_runtime *rt, int fd)
+{
+    return socket_init(s, rt, fd, false);
+}
+
+int task_socket_inherit(struct task_socket *s, struct task_runtime *rt, int fd)
+{
+    return socket_init(s, rt, fd, true);
+}
+
+int task_socket_wakeable(struct task_socket *s)
+{
+    if (s->light || s->wake_fd >= 0)
+        return 0;
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return s->wake_fd < 0 ? -errno : 0;
+}
+
+void task_nudge(struct task_socket *s)
+{
+    if (s->light)
+        s->kind->interrupt(s);
+    else if (s->wake_fd >= 0)
+        task_event_set(&(struct task_event){.fd = s->wake_fd});
+}
+
+/* An epoll set goes on watching a socket of which another process has a descriptor, also when ours is
+ * closed. So it is taken out by hand, and something else is put in the descriptor's place. */
+void task_socket_forget(struct task_socket *s)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (s->light)
+        light_socket_forget(s);
+    if (null < 0)
+        return; /* then it is open here too until it is closed */
+    dup3(null, s->fd, O_CLOEXEC);
+    close(null);
+}
+
+void task_socket_again(struct task_socket *s)
+{
+    int flags = fcntl(s->fd, F_GETFL);
+
+    s->recv_wait = -1;
+    if (flags >= 0)
+        fcntl(s->fd, F_SETFL, s->light ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
 void task_socket_close(struct task_socket *s)
 {
+    if (s->shared && s->light && s->fd >= 0)
+        light_socket_forget(s);
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;

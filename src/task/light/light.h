@@ -203,6 +203,8 @@ void light_watch_main(void *runtime);
 
 int light_socket_init(struct task_socket *s, struct task_runtime *rt);
 void light_socket_close(struct task_socket *s);
+/* No more events of it. */
+void light_socket_forget(struct task_socket *s);
 int light_await(struct task_socket *s, int64_t deadline, tws_ms period);
 ssize_t light_recv(struct task_socket *s, void *buf, size_t len);
 int light_await_send(struct task_socket *s, int64_t deadline);

@@ -68,6 +68,11 @@ void light_socket_close(struct task_socket *s)
     s->light = NULL;
 }
 
+void light_socket_forget(struct task_socket *s)
+{
+    epoll_ctl(s->light->carrier->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+}
+
 void light_sockets_free(struct light_runtime *rt, struct light_socket *list)
 {
     while (list) {

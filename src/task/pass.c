@@ -1,0 +1,143 @@
+#include "task/pass.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Descriptors that are looked at in one message, all but one of which are too many. */
+#define FDS_MAX 16
+#define PIECES_MAX 4
+
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+static int wait_for(int sock, short events, int64_t deadline)
+{
+    struct pollfd pfd = {.fd = sock, .events = events};
+    int n = task_poll(&pfd, 1, deadline);
+
+    if (n < 0)
+        return n;
+    return n > 0 ? 0 : -ETIMEDOUT;
+}
+
+static void attach(struct msghdr *msg, union control *control, int fd)
+{
+    struct cmsghdr *c;
+
+    memset(control, 0, sizeof *control);
+    msg->msg_control = control->bytes;
+    msg->msg_controllen = CMSG_SPACE(sizeof fd);
+    c = CMSG_FIRSTHDR(msg);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+}
+
+int task_pass_send(int sock, const struct iovec *iov, int count, int fd, int64_t deadline,
+                   bool *begun)
+{
+    struct iovec pieces[PIECES_MAX];
+    struct msghdr msg = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    union control control;
+
+    *begun = false;
+    memcpy(pieces, iov, (size_t)count * sizeof *iov);
+    if (fd >= 0)
+        attach(&msg, &control, fd);
+    while (msg.msg_iovlen > 0) {
+        ssize_t n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EAGAIN) {
+            int r = wait_for(sock, POLLOUT, deadline);
+
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        *begun = *begun || n > 0;
+        if (n > 0)
+            msg.msg_controllen = 0;
+        while (msg.msg_iovlen > 0 && (size_t)n >= msg.msg_iov->iov_len) {
+            n -= (ssize_t)msg.msg_iov->iov_len;
+            msg.msg_iov++;
+            msg.msg_iovlen--;
+        }
+        if (n > 0) {
+            msg.msg_iov->iov_base = (char *)msg.msg_iov->iov_base + n;
+            msg.msg_iov->iov_len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+/* Takes the one descriptor that is wanted. False: there were others, which are closed. */
+static bool detach(struct msghdr *msg, int *fd)
+{
+    bool good = !(msg->msg_flags & MSG_CTRUNC);
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            int got;
+
+            memcpy(&got, CMSG_DATA(c) + i * sizeof got, sizeof got);
+            if (fd && *fd < 0) {
+                *fd = got;
+            } else {
+                close(got);
+                good = false;
+            }
+        }
+    }
+    return good;
+}
+
+ssize_t task_pass_recv(int sock, void *data, size_t len, int *fd, int64_t deadline, bool *begun)
+{
+    size_t got = 0;
+
+    *begun = false;
+    if (fd)
+        *fd = -1;
+    while (got < len) {
+        union control control;
+        struct iovec iov = {.iov_base = (char *)data + got, .iov_len = len - got};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+        ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+        if (n < 0 && errno == EAGAIN) {
+            int r = wait_for(sock, POLLIN, deadline);
+
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (!detach(&msg, fd))
+            return -EBADMSG;
+        if (n == 0)
+            return got > 0 ? -EBADMSG : 0;
+        *begun = true;
+        got += (size_t)n;
+    }
+    return (ssize_t)len;
+}
