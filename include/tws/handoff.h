@@ -4,8 +4,15 @@
  * The two processes share a connected Unix stream socket: of socketpair(), or of a listening one. The
  * old process sends connections one by one, the new one serves or receives them:
  *
- *     tws_handoff_send(h, c, NULL, 0, 5000, NULL);      // old: in c's handler, between two reads
- *     while (tws_handoff_serve(h, server, 0, NULL) == TWS_OK) { }     // new
+ *     static bool send_one(tws_conn *c, void *h)                // old
+ *     {
+ *         tws_handoff_send(h, c, NULL, 0, 1000, NULL);          // if not, it stays here
+ *         return true;
+ *     }
+ *     ...  tws_server_each(server, send_one, h);
+ *
+ *     do err = tws_handoff_serve(h, server, 0, NULL);           // new
+ *     while (err == TWS_OK || err == TWS_ERR_REFUSED);
  *
  * With the descriptor go what was negotiated, the request, the bytes received but not yet read, and
  * data of the application's. The peer notices nothing. At every moment exactly one side has the
@@ -58,6 +65,13 @@ TWS_API void tws_handoff_free(tws_handoff *h);
  * returns that code; a handler just returns. Messages that other threads wanted to write meanwhile
  * were not sent and get that code as well. When the call fails the connection goes on as before.
  *
+ * Any thread may call it. A read call of another thread is stopped where it waits for the next message,
+ * and returns TWS_ERR_HANDED_OVER (or goes on waiting, if it comes to nothing); a thread that is working
+ * on a message is waited for, so that its answer is not lost. With light threads, over Unix sockets and
+ * with the option `handoff` of tws_conn_options that takes no time; else it happens at the next message
+ * or keepalive. The thread that reads may call it itself, between two reads. With tws_events.parallel,
+ * answers of messages that are still being worked on are lost: count them.
+ *
  * The message that was read last is not valid any more, as after a read. Timeouts, limits, handlers
  * and the user pointer do not go along: the receiver sets its own.
  *
@@ -69,12 +83,13 @@ TWS_API void tws_handoff_free(tws_handoff *h);
  *        0: no limit
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_UNSUPPORTED over TLS, and when messages are compressed with context
- *         takeover; TWS_ERR_BUSY when another thread is in a read call; TWS_ERR_STATE in the middle
- *         of a message, received or sent by this thread, or inside one of c's handlers; TWS_ERR_TIMEOUT;
- *         TWS_ERR_SYSTEM when the other side refused it, or went away; TWS_ERR_ARGUMENT;
- *         TWS_ERR_MEMORY; any ending of the connection. After TWS_ERR_TIMEOUT h may be of no more use,
- *         which its next call says with TWS_ERR_SYSTEM.
- * Threads: any, also several with one h; best the one that reads.
+ *         takeover; TWS_ERR_STATE in the middle of a message that is being received, or sent by this
+ *         thread, and inside c's ping, pong and close handlers (on_message of tws_events is fine);
+ *         TWS_ERR_BUSY when another thread is handing c over; TWS_ERR_TIMEOUT; TWS_ERR_SYSTEM when the
+ *         other side refused it, or went away; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY; any ending of the
+ *         connection. When the other side was silent for too long, h is of no more use, which its next
+ *         call says with TWS_ERR_SYSTEM.
+ * Threads: any, also several with one h.
  * Ownership: the caller's references stay the caller's.
  */
 TWS_API tws_err tws_handoff_send(tws_handoff *h, tws_conn *c, const void *data, size_t len,

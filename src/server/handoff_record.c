@@ -161,7 +161,8 @@ const char *record_read(struct record *r, const uint8_t *body, size_t len)
     r->server_bits = body[1];
     r->client_bits = body[2];
     r->mode = body[3];
-    if ((bits & ~ALL_BITS) || (r->compressed && !windows_possible(r)))
+    if ((bits & ~ALL_BITS) ||
+        (r->compressed ? !windows_possible(r) : r->server_bits || r->client_bits || r->mode))
         return "flags or windows that cannot be";
     rest = wire_text_skip(rest, FIXED);
     if (!take_block(&rest, &peer, sizeof r->peer) || !take_peer(&r->peer, peer))
