@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "conn/codec.h"
+#include "conn/watch.h"
 
 #include <errno.h>
 
