@@ -16,14 +16,14 @@ TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 RELEASE_DRIVERS := tests/integration/hostile_release.py tests/integration/hostile_bombs.py
 
 # What runs a server runs once more with light threads.
-LIGHT_TOO := conn_ events_ session_ map_ server_ hub_ cluster_ client_ cases_ hostile_ examples_chat.py examples_bridge.py examples_small.py examples_service.py examples_streams.py
+LIGHT_TOO := conn_ stream_ pair_ wait_ events_ session_ map_ server_ hub_ cluster_ client_ cases_ hostile_ examples_chat.py examples_bridge.py examples_small.py examples_service.py examples_streams.py
 with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 	$(if $(strip $(foreach n,$(LIGHT_TOO),$(findstring tests/integration/$(n),$(p)))),$(p))))
 
 # Drivers of a server, and programs with a raw client, that run once more over TLS, with each kind of thread. Left
 # out are programs that count what fits into a socket.
 TLS_TOO := tests/integration/cases_%.py \
-	$(addprefix %tests/integration/,$(addsuffix _test,conn_close conn_join conn_peer_close conn_races conn_read conn_stream conn_stress))
+	$(addprefix %tests/integration/,$(addsuffix _test,conn_close conn_file conn_join conn_peer_close conn_races conn_ping_wait conn_read conn_stream conn_stress wait))
 with_tls = $(call with_light,$(1)) $(foreach k,tls tls-light,$(addsuffix @$(k),\
 	$(filter $(TLS_TOO),$(1))))
 

@@ -209,7 +209,8 @@ TWS_API tws_err tws_writev_message(tws_conn *c, tws_opcode opcode, const struct 
  * Begins a message that is written in pieces, as fragments.
  *
  * Until tws_writer_close(), data messages of other threads wait (at most their write timeout);
- * pings, pongs and close frames pass between the fragments.
+ * pings, pongs and close frames pass between the fragments. For a file or pipe there is
+ * tws_write_file() (stream.h).
  *
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
@@ -413,7 +414,9 @@ typedef enum tws_timeout {
 } tws_timeout;
 
 /**
- * Changes a timeout. Meanings and defaults are those of tws_conn_options.
+ * Changes a timeout. Meanings and defaults are those of tws_conn_options. For one moment that several
+ * calls have to keep, see tws_set_deadline() in wait.h, for a limit of one call
+ * tws_read_message_within() and tws_write_message_within() there.
  *
  * Holds from the next call on; a call that is waiting keeps the value it began with, except that
  * a shorter ping interval is taken up when the present one ends.

@@ -7,7 +7,12 @@
  *     tws_read_message(server, &m);
  *
  * They are like any other: frames, masking, limits, timeouts and closing are real, over a pair of
- * Unix sockets. There is no request and no subprotocol, replies are not joined (tws_write_message()).
+ * Unix sockets ("unix" is the peers' address). So handlers can be run as they are: the server's side
+ * has a request (tws_conn_request()), which no hook has seen. Replies are not joined
+ * (tws_write_message()).
+ *
+ * Each side needs somebody to read it, as always. A test of one thread ends by tws_conn_unref() of both,
+ * which cuts, or by tws_close_start() on one and a read on the other, then on the first.
  */
 #ifndef TWS_PAIR_H
 #define TWS_PAIR_H
@@ -27,6 +32,10 @@ typedef struct tws_pair_options {
      * thread, of the same server or group; else pthreads and kernel threads).
      */
     tws_group *group;
+    const char *target;        /* of the server's request; default "/" */
+    const tws_header *headers; /* of the request; default NULL: none */
+    size_t header_count;
+    const char *subprotocol;            /* what was agreed; default NULL: none */
     const tws_deflate_options *deflate; /* what was agreed; default NULL: no compression */
     const tws_allocator *allocator;     /* default NULL: malloc; must outlive the connections */
     uint64_t reserved[8];
@@ -47,13 +56,11 @@ TWS_API void tws_pair_options_init_sized(tws_pair_options *opt, size_t size);
 /**
  * Makes two connections that are each other's peer.
  *
- * Each needs somebody to read it, as always: closing one without that on the other runs into the
- * close timeout.
- *
  * @param server_side set to the connection that acts as the server; NULL on failure
  * @param client_side set to the one that acts as the client; NULL on failure
  * @param opt options, or NULL for the defaults; not needed after the call
- * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY; TWS_ERR_SYSTEM: no descriptors.
+ * @return TWS_OK; TWS_ERR_ARGUMENT: an option, or a request that cannot be; TWS_ERR_MEMORY;
+ *         TWS_ERR_SYSTEM: no descriptors.
  * Threads: any.
  * Ownership: give both back with tws_conn_unref().
  */

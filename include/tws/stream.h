@@ -4,11 +4,15 @@
  * Bytes are read across the borders of messages, text and binary alike: for tunnels, parsers,
  * anything that would read a socket. WebSocket has no half-close, so an empty message stands for it:
  * tws_stream_end() sends one, and a read reports it as the end while the other direction goes on.
+ * Peers who know nothing of that may send empty messages for no reason: tws_stream_join(c, "") skips
+ * them.
  *
  *     char buf[4096];
  *     size_t n;
+ *     tws_error e;
  *     while (tws_stream_read(c, buf, sizeof buf, &n) == TWS_OK && n > 0)
  *         fwrite(buf, 1, n, stdout);
+ *     tws_conn_error(c, &e); // TWS_OK: the peer has ended its direction only; else all is over
  */
 #ifndef TWS_STREAM_H
 #define TWS_STREAM_H
@@ -48,7 +52,7 @@ TWS_API tws_err tws_stream_read(tws_conn *c, void *buf, size_t size, size_t *n);
  *
  * @param c the connection
  * @param data the bytes
- * @param len how many; 0: nothing is sent
+ * @param len how many; 0: nothing is sent or looked at, TWS_OK
  * @param n set to how many have left, less than len on errors: go on from there after
  *        TWS_ERR_TIMEOUT; may be NULL
  * @return as tws_write_message().
@@ -69,10 +73,12 @@ TWS_API tws_err tws_stream_end(tws_conn *c);
 
 /**
  * Puts a terminator behind every message that tws_stream_read() reads from now on, for instance
- * "\n" in front of a parser of lines. Empty messages then are no end but a terminator by itself.
+ * "\n" in front of a parser of lines. Empty messages are then no end: they give a terminator, or, with
+ * the terminator "", nothing at all.
  *
  * @param c the connection
- * @param terminator zero-terminated, at most 255 bytes; NULL or "": none, as at first; copied
+ * @param terminator zero-terminated, at most 255 bytes; "": messages are simply joined; NULL: as at
+ *        first, an empty message is the end; copied
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY; TWS_ERR_BUSY while another thread reads.
  * Threads: the one that reads, or before reading begins.
  */
@@ -103,14 +109,18 @@ TWS_API tws_err tws_stream_join(tws_conn *c, const char *terminator);
  * A pipe, socket or terminal is read to its end, without knowing how much there is: what it has
  * leaves as soon as there is nothing more to read for now, in fragments of at most 16 KiB, unless it
  * is compressed.
- * Its silence is not limited in time; closing the connection ends the call.
+ * Its silence is not limited in time; closing the connection ends the call. With a length, so many
+ * bytes of it are read, and it must not end before.
+ *
+ * The peer must allow messages of that size (max_message of its options, if it uses this library: 0
+ * for no limit) and should read them in pieces (tws_next_reader(), tws_stream_read()).
  *
  * On a light thread reading a file is treated as a handler that blocks.
  *
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
  * @param fd what to read from; its position does not matter and stays, except of pipes
- * @param offset where in the file to begin; 0 for pipes
+ * @param offset where in the file to begin; for pipes 0, else TWS_ERR_ARGUMENT
  * @param length bytes; TWS_FILE_REST: to the end
  * @param fragment_size payload of each fragment; 0: one frame, if the length is known. For large
  *        files 65,536 lets pings pass.

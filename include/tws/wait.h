@@ -106,11 +106,11 @@ TWS_API tws_err tws_set_deadline(tws_conn *c, tws_timeout which, tws_ms ms);
 TWS_API tws_err tws_ping_wait(tws_conn *c, const void *data, size_t len, tws_ms ms,
                               int64_t *rtt_us);
 
-/* Zero all that is not used. */
+/* Zero all that is not used; an item that is all zero is nothing. */
 typedef struct tws_wait_item {
     tws_conn *conn; /* a connection to read from; NULL: a descriptor, or nothing */
     int fd;         /* without conn; below 0: nothing, never ready */
-    short events;   /* of fd: POLLIN, POLLOUT and others, as for poll(2) */
+    short events;   /* of fd: POLLIN, POLLOUT and others, as for poll(2); 0: nothing */
     short revents;  /* set: what poll(2) says of fd; POLLIN of a connection that is ready */
     bool ready;     /* set */
     uint64_t reserved;
@@ -138,13 +138,13 @@ typedef struct tws_wait_item {
  * @param items what to wait for; ready and revents of each are set, also on errors
  * @param count how many
  * @param ms how long; 0: no limit; TWS_NOWAIT: only look
- * @param ready set to how many are ready, 0 on errors; may be NULL
+ * @param n_ready set to how many are ready, 0 on errors; may be NULL
  * @return TWS_OK; TWS_ERR_TIMEOUT: none is; TWS_ERR_BUSY: another thread reads one of the
  *         connections, for which ready is set alone; TWS_ERR_ARGUMENT: ms, or nothing to wait for
  *         without a limit; TWS_ERR_MEMORY; TWS_ERR_SYSTEM: no descriptors.
  * Threads: any; for each connection the one that reads.
  */
-TWS_API tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *ready);
+TWS_API tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *n_ready);
 
 #ifdef __cplusplus
 }

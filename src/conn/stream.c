@@ -94,7 +94,7 @@ tws_err tws_stream_join(tws_conn *c, const char *terminator)
     err = conn_reader_enter(c, TASK_NOW);
     if (err)
         return err == TWS_ERR_TIMEOUT ? TWS_ERR_BUSY : err;
-    if (len > 0) {
+    if (terminator) {
         s = base_alloc(c->env->allocator, sizeof *s + len);
         if (!s)
             err = TWS_ERR_MEMORY;
@@ -103,7 +103,8 @@ tws_err tws_stream_join(tws_conn *c, const char *terminator)
         if (s) {
             s->len = (uint8_t)len;
             s->left = 0;
-            memcpy(s->text, terminator, len);
+            if (len > 0)
+                memcpy(s->text, terminator, len);
         }
         base_free(c->env->allocator, c->bytes);
         c->bytes = s;

@@ -166,8 +166,11 @@ static tws_err enter_all(struct waiting *w)
     for (size_t i = 0; i < w->count; i++) {
         tws_wait_item *item = &w->items[i];
 
-        w->fds[i] = (struct pollfd){.fd = item->conn ? item->conn->stream.sock.fd : item->fd,
-                                    .events = item->conn ? POLLIN : item->events};
+        w->fds[i] = (struct pollfd){.fd = -1, .events = item->conn ? POLLIN : item->events};
+        if (item->conn)
+            w->fds[i].fd = item->conn->stream.sock.fd;
+        else if (item->events)
+            w->fds[i].fd = item->fd;
         if (item->conn && enter(w, i))
             return busy(w, i);
         if (w->entries[i].state != ENTRY_NONE && w->entries[i].state != ENTRY_MINE)
@@ -328,7 +331,7 @@ static tws_err wait_any(struct waiting *w, int64_t deadline)
     return err;
 }
 
-tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *ready)
+tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *n_ready)
 {
     struct waiting w = {.items = items, .count = count};
     struct entry few[FEW];
@@ -336,12 +339,12 @@ tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *read
     bool something = false;
     tws_err err;
 
-    if (ready)
-        *ready = 0;
+    if (n_ready)
+        *n_ready = 0;
     for (size_t i = 0; i < count; i++) {
         items[i].ready = false;
         items[i].revents = 0;
-        something = something || items[i].conn || items[i].fd >= 0;
+        something = something || items[i].conn || (items[i].fd >= 0 && items[i].events);
     }
     if (ms < TWS_NOWAIT || (ms == TWS_NO_LIMIT && !something))
         return TWS_ERR_ARGUMENT;
@@ -356,7 +359,7 @@ tws_err tws_wait_any(tws_wait_item *items, size_t count, tws_ms ms, size_t *read
         base_free(NULL, w.entries);
         base_free(NULL, w.fds);
     }
-    if (!err && ready)
-        *ready = w.ready;
+    if (!err && n_ready)
+        *n_ready = w.ready;
     return err;
 }

@@ -2,8 +2,10 @@
 #include <tws/pair.h>
 
 #include "base/sized.h"
+#include "base/text.h"
 #include "conn/codec.h"
 #include "conn/queue.h"
+#include "server/request.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -15,6 +17,7 @@ void tws_pair_options_init_sized(tws_pair_options *opt, size_t size)
 
     memset(&o, 0, sizeof o);
     o.size = size;
+    o.target = "/";
     conn_options_init(&o.server);
     conn_options_init(&o.client);
     base_sized_give(opt, size, &o, sizeof o);
@@ -32,6 +35,70 @@ static struct conn_env *make_env(const tws_pair_options *o, const tws_deflate_op
     return env;
 }
 
+/* ---- The request that no one has sent ---- */
+
+#define HEAD_BYTES 16384
+#define HEAD_FIELDS 100
+
+static void free_request(tws_conn *c)
+{
+    base_free(c->env->allocator, (void *)(uintptr_t)c->request);
+}
+
+/* From its parts to a head to a request, so that it is no other than one from the wire. */
+static tws_err build_request(tws_conn *c, const tws_pair_options *o, uint8_t *buf)
+{
+    struct handshake_parsed parsed = {.method = "GET",
+                                      .target = o->target ? o->target : "/",
+                                      .version = "HTTP/1.1",
+                                      .headers = o->headers,
+                                      .nheaders = o->header_count};
+    struct http_limits limits = {.max_bytes = HEAD_BYTES, .max_fields = HEAD_FIELDS};
+    struct http_field *fields = (void *)(buf + HTTP_TABLE_AT(HEAD_BYTES));
+    ptrdiff_t len = handshake_write_parsed((char *)buf, HEAD_BYTES, &parsed);
+    struct handshake_request hs;
+    struct http_head head;
+    void *mem;
+
+    http_head_init(&head, false, fields, HEAD_FIELDS, &limits);
+    if (len < 0 || len > HEAD_BYTES || http_head_feed(&head, buf, (size_t)len) != HTTP_DONE)
+        return TWS_ERR_ARGUMENT;
+    handshake_examine(&head, buf, &hs);
+    mem = base_alloc(c->env->allocator, request_size(&head, &hs));
+    if (!mem)
+        return TWS_ERR_MEMORY;
+    c->request = request_build(mem, &head, buf, &hs, &c->peer, c->stream.sock.fd);
+    c->request_free = free_request;
+    return TWS_OK;
+}
+
+static tws_err make_request(tws_conn *c, const tws_pair_options *o)
+{
+    uint8_t *buf = base_alloc(o->allocator,
+                              HTTP_TABLE_AT(HEAD_BYTES) + HEAD_FIELDS * sizeof(struct http_field));
+    tws_err err = buf ? build_request(c, o, buf) : TWS_ERR_MEMORY;
+
+    base_free(o->allocator, buf);
+    return err;
+}
+
+/* What a handshake would have agreed. */
+static tws_err agree(tws_conn *c, const tws_pair_options *o)
+{
+    struct deflate_params agreed;
+
+    if (conn_deflate_want(c->env, true, &agreed) && !conn_deflate_start(c, &agreed))
+        return TWS_ERR_MEMORY;
+    if (o->subprotocol) {
+        c->subprotocol = base_strdup(c->env->allocator, o->subprotocol);
+        if (!c->subprotocol)
+            return TWS_ERR_MEMORY;
+    }
+    return c->server ? make_request(c, o) : TWS_OK;
+}
+
+/* ---- The connections ---- */
+
 /* A connection in an env of its own, whose queue options are the side's. Takes fd over, also on
  * failure. */
 static tws_err make_side(tws_conn **out, struct conn_env *env, struct task_runtime *rt, int fd,
@@ -39,7 +106,6 @@ static tws_err make_side(tws_conn **out, struct conn_env *env, struct task_runti
 {
     struct conn_setup setup = {.env = env, .server = server, .options = opt, .user = opt->user};
     void *block = env ? base_pool_get(&env->blocks) : NULL;
-    struct deflate_params agreed;
     int r = -ENOMEM;
 
     if (block) {
@@ -57,11 +123,6 @@ static tws_err make_side(tws_conn **out, struct conn_env *env, struct task_runti
                          env->area_min > 0 ? env->blocks.block_size - sizeof(tws_conn) : 0);
     else
         *out = conn_init_client(block, &setup);
-    if (conn_deflate_want(env, true, &agreed) && !conn_deflate_start(*out, &agreed)) {
-        tws_conn_unref(*out);
-        *out = NULL;
-        return TWS_ERR_MEMORY;
-    }
     return TWS_OK;
 }
 
@@ -80,6 +141,8 @@ static tws_err make_pair(tws_conn **side[2], const tws_pair_options *o,
 
         if (env)
             conn_env_unref(env); /* the connection has a reference of its own */
+        if (!one)
+            one = agree(*side[i], o);
         err = err ? err : one;
     }
     for (int i = 0; err && i < 2; i++) {
