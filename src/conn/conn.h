@@ -271,6 +271,7 @@ struct tws_conn {
     struct conn_watch *watches; /* mu: threads that wait for more than this connection */
     struct conn_stream *bytes;  /* reader's, owned; NULL: no terminator, see stream.c */
     _Atomic bool pinging;       /* mu; a hint for the reader: pings is not empty */
+    uint16_t controls;          /* mu: threads that wait to send a ping or pong */
     bool pumping;               /* mu: the reader only handles control frames, see ping.c */
 
     const tws_request *request; /* owned; released by request_free */

@@ -19,8 +19,8 @@ int64_t conn_wait_deadline(struct conn_wait *w)
 /* Whether a thread must wait before it may send. mu is held. */
 static bool turn_taken(const tws_conn *c, enum conn_turn turn)
 {
-    if (c->writing)
-        return true;
+    if (c->writing || (turn == CONN_TURN_WRITER && c->controls > 0))
+        return true; /* a control frame passes between fragments */
     return turn == CONN_TURN_DATA && c->writer != NULL;
 }
 
@@ -49,11 +49,17 @@ static tws_err turn_wait(tws_conn *c, struct conn_wait *w, struct queue_turn *t)
     /* Without waiting for the peer means: only as long as the other thread makes progress. */
     int64_t deadline = w->ms == TWS_NOWAIT ? TASK_FOREVER : conn_wait_deadline(w);
     const struct conn_queue *q = conn_queue(c);
+    int r;
 
     if (w->ms == TWS_NOWAIT &&
         (c->write_blocked || (q && q->blocked) || (c->writer && !c->writing)))
         return TWS_ERR_TIMEOUT;
-    return ask(c, t, deadline) == -ETIMEDOUT ? TWS_ERR_TIMEOUT : TWS_OK;
+    if (t->turn == CONN_TURN_CONTROL)
+        c->controls++;
+    r = ask(c, t, deadline);
+    if (t->turn == CONN_TURN_CONTROL && --c->controls == 0 && r == -ETIMEDOUT && !c->writing)
+        task_queue_wake_all(&c->turns); /* who stood back for it */
+    return r == -ETIMEDOUT ? TWS_ERR_TIMEOUT : TWS_OK;
 }
 
 /* The role is free. Whether queued messages go first, sent by a writer thread; where there is none,
