@@ -148,6 +148,7 @@ TWS_API bool tws_err_is_final(tws_err err);
  * the library itself objected to.
  *
  *     if (tws_is_close_error(&e, TWS_CODES(TWS_CLOSE_NORMAL, TWS_CLOSE_GOING_AWAY)))
+ *         puts(e.reason);
  *
  * @param e from tws_conn_error()
  * @param codes the codes; may be NULL when count is 0

@@ -9,10 +9,12 @@
  * than one thing: a connection and a pipe, a handful of dialled connections, a terminal beside both.
  *
  *     tws_wait_item items[] = {{.conn = c}, {.fd = STDIN_FILENO, .events = POLLIN}};
+ *     char line[80];
  *     while (tws_wait_any(items, 2, TWS_NO_LIMIT, NULL) == TWS_OK) {
  *         if (items[0].ready && tws_read_message(c, &m) != TWS_OK)
  *             break;
- *         if (items[1].ready) ...
+ *         if (items[1].ready && read(STDIN_FILENO, line, sizeof line) <= 0)
+ *             break;
  *     }
  */
 #ifndef TWS_WAIT_H
