@@ -5,6 +5,7 @@
  * waits for a signal, and ends in order. `echo --help` lists the options.
  */
 #include "echo_broadcast.h"
+#include "echo_usage.h"
 
 #include <tws/tws.h>
 
@@ -32,66 +33,10 @@ struct settings {
     const char *metrics;   /* address of the counters' page, or NULL */
     tws_deflate_options deflate;
     tws_tls_certificate certificate;
+    tws_events events; /* with --style events */
+    bool by_events;
     bool queued; /* replies go through the connection's queue */
 };
-
-static const char usage[] =
-    "usage: echo [OPTION]...\n"
-    "Sends every WebSocket message back, on every path and to every origin: meant for tests.\n"
-    "\n"
-    "  --listen HOST:PORT     listen here; may be repeated (default 127.0.0.1:9001)\n"
-    "  --unix PATH            listen on a Unix socket; may be repeated\n"
-    "  --max-message BYTES    largest message that is accepted (default 16777216; 0: any)\n"
-    "  --max-connections N    connections at one time (default 10000; 0: any number)\n"
-    "  --max-per-address N    connections of one IP address (default 0: any number)\n"
-    "  --threads KIND         kernel: a pthread per connection (default); light: a user-space\n"
-    "                         thread, many on one pthread\n"
-    "  --carriers N           pthreads that run light threads (default: one per core)\n"
-    "  --no-pause             they look for events as often as they can\n"
-    "  --stack BYTES          stack of a connection's thread (default 262144, light 65536)\n"
-    "  --min-rate BYTES       a second, of a frame that takes over 30 s (default 64; 0: any)\n"
-    "  --control-rate N       pings and pongs of a peer per second (default 5000; 0: any)\n"
-    "  --max-rate BYTES       a peer may send per second, on average (default 0: any)\n"
-    "  --max-fragments N      under 4 KiB, in one message (default 65536; 0: any)\n"
-    "  --fragment-rate N      of those per second (default 262144; 0: any)\n"
-    "  --tls-updates N        key updates of a peer in 10 s (default 64; 0: any)\n"
-    "  --max-handshakes N     opening handshakes at one time (default 4096; 0: any number)\n"
-    "  --address-rate N       new connections of one IP address per second (default 0: any)\n"
-    "  --address-burst N      that many of them at once (default: as --address-rate)\n"
-    "  --log                  warnings of the server go to the standard error output\n"
-    "  --no-join              send each reply by itself, also when more messages wait\n"
-    "  --deflate[=PARAMS]     compress messages with clients that can; PARAMS, with commas "
-    "between:\n"
-    "                         takeover (or server-takeover, client-takeover): later messages "
-    "refer\n"
-    "                         to earlier ones; level=1..9; memory=1..9; server-window=9..15;\n"
-    "                         client-window=9..15; threshold=BYTES; ratio=N\n"
-    "  --tls-cert FILE        speak TLS (wss://) with this certificate and its chain, PEM\n"
-    "  --tls-key FILE         the certificate's key (default: in the same file)\n"
-    "  --tls FILE KEY         both at once; an address written plain:HOST:PORT is without TLS\n"
-    "  --broadcast PATH       messages to this path go to all connections on it, the sender's too\n"
-    "  --writer MODE          answer without waiting for the peer. What its socket does not take\n"
-    "                         waits in a queue, sent by a thread that exists meanwhile (demand) "
-    "or\n"
-    "                         always (resident); none: no queue after all, the reply waits\n"
-    "  --queue-bytes N        that may wait for a peer (default 1048576; 0: any number)\n"
-    "  --queue-messages N     the same, messages (default 4096; 0: any number)\n"
-    "  --queue-policy POLICY  for a peer whose queue is full: close it with 1013 (close, "
-    "default),\n"
-    "                         wait, or drop messages (drop-newest, drop-oldest)\n"
-    "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
-    "  --help                 print this and exit\n"
-    "\n"
-    "Times in milliseconds; 0: no limit.\n"
-    "  --handshake-timeout MS for the whole opening handshake (default 10000)\n"
-    "  --ping MS              ping a peer that has been silent so long (default 30000)\n"
-    "  --ping-timeout MS      give it up when still silent so long after (default 20000)\n"
-    "  --idle MS              close when no message came for so long (default 0)\n"
-    "  --write-timeout MS     for one write (default 10000)\n"
-    "  --queue-wait MS        with --queue-policy wait (default 5000)\n"
-    "  --close-timeout MS     for the closing handshake (default 5000)\n"
-    "\n"
-    "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
 
 /* A reply that does not wait for the peer, which may be lost under a policy that drops. */
 static tws_err reply_queued(tws_conn *c, const tws_message *m)
@@ -103,21 +48,39 @@ static tws_err reply_queued(tws_conn *c, const tws_message *m)
     return err == TWS_ERR_QUEUE_FULL ? TWS_OK : err;
 }
 
+static tws_err reply(const struct settings *s, tws_conn *c, const tws_message *m)
+{
+    return s->queued ? reply_queued(c, m) : tws_write_message(c, m->opcode, m->data, m->len);
+}
+
 /* Runs once for each connection, on a thread of its own: it may simply wait. */
 static void echo(tws_conn *c, void *arg)
 {
-    const struct settings *s = arg;
     tws_message m;
     if (broadcast_wanted(c)) {
         broadcast(c);
         return;
     }
     while (tws_read_message(c, &m) == TWS_OK) {
-        tws_err err =
-            s->queued ? reply_queued(c, &m) : tws_write_message(c, m.opcode, m.data, m.len);
-        if (err != TWS_OK) {
+        if (reply(arg, c, &m) != TWS_OK) {
             break;
         }
+    }
+}
+
+/* The same by handlers. */
+static void echo_open(tws_conn *c, void *arg)
+{
+    (void)arg;
+    if (broadcast_wanted(c)) {
+        broadcast(c); /* a handler may read on, here to the end */
+    }
+}
+
+static void echo_message(tws_conn *c, tws_message *m, void *arg)
+{
+    if (reply(arg, c, m) != TWS_OK) {
+        tws_close_start(c, TWS_CLOSE_NORMAL, NULL);
     }
 }
 
@@ -251,6 +214,8 @@ static const struct option options[] = {
     {"max-message", required_argument, NULL, 'm'},
     {"max-connections", required_argument, NULL, 'c'},
     {"max-per-address", required_argument, NULL, 'a'},
+    {"style", required_argument, NULL, 'y'},
+    {"parallel", required_argument, NULL, 'n'},
     {"threads", required_argument, NULL, 't'},
     {"carriers", required_argument, NULL, 'k'},
     {"no-pause", no_argument, NULL, 'z'},
@@ -331,6 +296,8 @@ static uint32_t *number_of(struct settings *s, int option)
         return &s->server.max_connections;
     case 'a':
         return &s->server.max_per_address;
+    case 'n':
+        return &s->events.parallel;
     case 'R':
         return &s->server.upgrade.conn.max_control_rate;
     case 'r':
@@ -390,9 +357,33 @@ static void set_queue(struct settings *s, int option, const char *name, const ch
     }
 }
 
-static void set_option(struct settings *s, int option, const char *name, char *value)
+static void set_kind(struct settings *s, int option, const char *name, const char *value)
 {
     static const char *const kinds[] = {"kernel", "light", NULL};
+    static const char *const styles[] = {"loop", "events", NULL};
+    if (option == 't') {
+        s->server.threads = (tws_threads)word(name, value, kinds);
+    } else {
+        s->by_events = word(name, value, styles) == 1;
+    }
+}
+
+static void set_flag(struct settings *s, int option)
+{
+    switch (option) {
+    case 'L':
+        s->server.log = log_line;
+        break;
+    case 'z':
+        s->server.no_pause = true;
+        break;
+    default:
+        s->server.upgrade.conn.join_replies = false;
+    }
+}
+
+static void set_option(struct settings *s, int option, const char *name, char *value)
+{
     tws_ms *timeout = timeout_of(s, option);
     if (timeout != NULL) {
         *timeout = (tws_ms)number(name, value, MAX_MS);
@@ -412,6 +403,14 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         set_queue(s, option, name, value);
         return;
     }
+    if (strchr("ty", option) != NULL) {
+        set_kind(s, option, name, value);
+        return;
+    }
+    if (strchr("Lzj", option) != NULL) {
+        set_flag(s, option);
+        return;
+    }
     switch (option) {
     case 'l':
     case 'u':
@@ -423,23 +422,11 @@ static void set_option(struct settings *s, int option, const char *name, char *v
     case 'x':
         s->server.upgrade.conn.max_rate = number(name, value, INT64_MAX);
         break;
-    case 'L':
-        s->server.log = log_line;
-        break;
-    case 't':
-        s->server.threads = (tws_threads)word(name, value, kinds);
-        break;
-    case 'z':
-        s->server.no_pause = true;
-        break;
     case 'k':
         s->server.carriers = (uint32_t)number(name, value, 1024);
         break;
     case 's':
         s->server.stack_size = (size_t)number(name, value, SIZE_MAX);
-        break;
-    case 'j':
-        s->server.upgrade.conn.join_replies = false;
         break;
     case 'd':
         set_deflate(s, value);
@@ -456,8 +443,10 @@ static void set_option(struct settings *s, int option, const char *name, char *v
 static void read_options(struct settings *s, int argc, char **argv)
 {
     tws_server_options_init(&s->server);
+    tws_events_init(&s->events);
+    s->events.on_open = echo_open;
+    s->events.on_message = echo_message;
     s->server.listen = s->listen;
-    s->server.on_connection = echo;
     s->server.arg = s;
     s->server.upgrade.any_origin = true;
     int option;
@@ -476,6 +465,11 @@ static void read_options(struct settings *s, int argc, char **argv)
     if (optind < argc) {
         fprintf(stderr, "echo: unexpected argument '%s'\nTry 'echo --help'.\n", argv[optind]);
         exit(EXIT_USAGE);
+    }
+    if (s->by_events) {
+        s->server.events = &s->events;
+    } else {
+        s->server.on_connection = echo;
     }
     if (s->server.listen_count == 0) {
         add_address(s, "listen", "", "127.0.0.1:9001");

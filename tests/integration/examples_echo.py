@@ -32,7 +32,7 @@ class CommandLine(unittest.TestCase):
         status, output, errors = run("echo", "--help")
         self.assertEqual((status, errors), (0, ""))
         for option in ("--listen", "--unix", "--max-message", "--max-connections",
-                       "--max-per-address", "--threads", "--carriers", "--stack",
+                       "--max-per-address", "--style", "--parallel", "--threads", "--carriers", "--stack",
                        "--no-join", "--metrics", "--min-rate", "--control-rate", "--max-rate",
                        "--max-fragments", "--fragment-rate", "--tls-updates", "--max-handshakes",
                        "--address-rate", "--address-burst", "--log",
@@ -54,6 +54,7 @@ class CommandLine(unittest.TestCase):
                 (["--ping", "1.5"], "1.5"),
                 (["--idle", "86400001"], "too large"),
                 (["--threads", "heavy"], "heavy"),
+                (["--style", "poll"], "poll"),
                 (["--writer", "always"], "always"),
                 (["--queue-policy", "drop"], "drop"),
                 (["--unix", "x" * 400], "too long"),
@@ -245,6 +246,16 @@ class Echo(unittest.IsolatedAsyncioTestCase):
                 clients = [await connect(address) for _ in range(20)]
                 for client in clients:
                     self.assertEqual(await echoed(client, "x" * 5000), "x" * 5000)
+                self.assertEqual(await asyncio.to_thread(self.program.end), 0)
+
+    async def test_events(self):
+        for args in ([], ["--threads", "light"], ["--parallel", "4"], ["--writer", "demand"]):
+            with self.subTest(args=args):
+                [address] = self.start("--listen", LOCAL, "--style", "events", "--broadcast", "/all", *args)
+                async with connect(address) as client, connect(address, "/all") as other:
+                    for message in ("x", b"y" * 100_000):
+                        self.assertEqual(await echoed(client, message), message)
+                    self.assertEqual(await echoed(other, "to all"), "to all")
                 self.assertEqual(await asyncio.to_thread(self.program.end), 0)
 
     async def test_ping(self):
