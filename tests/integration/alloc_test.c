@@ -19,21 +19,18 @@ static void echo_many(struct client *c, const uint8_t *data, size_t len, int tim
     }
 }
 
-static void test_steady_state(void **state)
+static void steady_state(tws_server_options *opt)
 {
     static const size_t lengths[] = {10, 1000, 10000, 50000};
     uint8_t *data = support_alloc(50000);
     struct counter k;
     tws_allocator a = counter_allocator(&k);
-    tws_server_options opt;
     struct support_server s;
     struct client c;
 
-    (void)state;
     support_fill(data, 50000, 0);
-    support_server_options(&opt, support_echo, NULL);
-    opt.upgrade.allocator = &a;
-    support_server_start(&s, &opt);
+    opt->upgrade.allocator = &a;
+    support_server_start(&s, opt);
     client_open(&c, s.address);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         long before;
@@ -48,6 +45,28 @@ static void test_steady_state(void **state)
     tws_server_free(s.server);
     assert_int_equal(atomic_load(&k.live), 0);
     free(data);
+}
+
+static void echo_event(tws_conn *c, tws_message *m, void *arg)
+{
+    (void)arg;
+    tws_write_message(c, m->opcode, m->data, m->len);
+}
+
+/* By a loop, and by events. */
+static void test_steady_state(void **state)
+{
+    tws_server_options opt;
+    tws_events ev;
+
+    (void)state;
+    support_server_options(&opt, support_echo, NULL);
+    steady_state(&opt);
+    tws_events_init(&ev);
+    ev.on_message = echo_event;
+    support_server_options(&opt, NULL, NULL);
+    opt.events = &ev;
+    steady_state(&opt);
 }
 
 /* Connections that come and go take from what others have given back. */

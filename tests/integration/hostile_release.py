@@ -33,12 +33,12 @@ class Release(ServerCase):
             raise AssertionError(f"{ECHO} is not there: make VARIANT=release")
         super().setUpClass()
 
-    def count_calls(self, talk):
+    def count_calls(self, talk, *options):
         """All system calls of a server's life with one connection, on which this is done."""
         strace = shutil.which("strace")
         self.assertTrue(strace, "strace is not installed: make deps")
         with tempfile.NamedTemporaryFile() as table:
-            server = self.start(program=(strace, "-c", "-f", "-o", table.name, ECHO))
+            server = self.start(*options, program=(strace, "-c", "-f", "-o", table.name, ECHO))
             with server.open() as client:
                 talk(client)
                 client.finish()
@@ -48,16 +48,15 @@ class Release(ServerCase):
             self.assertEqual((server.wait(), server.errors), (0, []))
             return read_counts(table.name)
 
-    def test_two_system_calls_for_an_echo(self):
-        """One to receive, one to send; the difference of two lives is what the messages cost."""
+    def two_calls_for_an_echo(self, *options):
         def echoes(count):
             return lambda client: [client.echo(b"x" * 1000, TEXT) for _ in range(count)]
 
         few, many = 500, 2500
-        first, second = self.count_calls(echoes(few)), self.count_calls(echoes(many))
+        first, second = self.count_calls(echoes(few), *options), self.count_calls(echoes(many), *options)
         grown = {name: second[name] - first.get(name, 0) for name in second}
         messages = many - few
-        print({name: n for name, n in grown.items() if n}, "for", messages, "messages", flush=True)
+        print(*options, {name: n for name, n in grown.items() if n}, "for", messages, "messages", flush=True)
         receives = sum(grown.pop(name, 0) for name in RECEIVING)
         sends = sum(grown.pop(name, 0) for name in SENDING)
         if Settings.kind == "light":  # a carrier with nothing else to do waits between the two
@@ -67,6 +66,12 @@ class Release(ServerCase):
         self.assertLessEqual(receives + sends, 2.02 * messages)
         for name, n in grown.items():
             self.assertLess(n, 0.02 * messages, name)
+
+    def test_two_system_calls_for_an_echo(self):
+        """One to receive, one to send; the difference of two lives is what the messages cost."""
+        for style in ("loop", "events"):
+            with self.subTest(style=style):
+                self.two_calls_for_an_echo("--style", style)
 
     def test_a_flood_of_pings_is_answered_in_few_system_calls(self):
         def flood(client):
