@@ -122,3 +122,12 @@ include tests/fuzz/fuzz.mk
 include tests/hostile/hostile.mk
 include tests/threads/threads.mk
 include tests/soak/soak.mk
+
+## test-10g: 10 GiB as one message, each way and with each kind of thread, in less than 8 MiB of memory
+.PHONY: test-10g
+test-10g:
+	@scripts/deps.sh --quiet build test
+	@$(SUBMAKE) VARIANT=release $(BUILD)/examples/receiver
+	@for kind in kernel light; do echo "threads: $$kind"; TWS_TEST_THREADS=$$kind TWS_BUILD=$(abspath $(BUILD)) \
+	  TWS_STREAM_BYTES=10737418240 TWS_STREAM_MEMORY_KIB=8192 \
+	  $(PYTHON) tests/integration/examples_streams.py -v Receiver.test_up Receiver.test_down || exit 1; done

@@ -5,6 +5,7 @@ import configparser
 import os
 import re
 import shlex
+import subprocess
 import sys
 import unittest
 
@@ -70,7 +71,7 @@ class Programs(docs_test.Work):
 
     def test_they_run(self):
         for path in ["docs/guide.md", *PAGES]:
-            programs = [b for b in Page(path).code("c") if "main(" in b.text]
+            programs = [b for b in Page(path).code("c") if "tws_server_start(" in b.text]
             self.assertTrue(programs)
             for number, block in enumerate(programs):
                 with self.subTest(page=path, line=block.line):
@@ -83,7 +84,13 @@ class Programs(docs_test.Work):
                     self.assertEqual(program.errors, [])
 
 
-class Guide(unittest.TestCase):
+class Guide(docs_test.Work):
+    def test_the_test_passes(self):
+        [program] = [b.text for b in Page("docs/guide.md").code("c") if "tws_pair(" in b.text]
+        done = subprocess.run([self.link(program, "pair")], capture_output=True, text=True, check=False,
+                              timeout=docs_test.PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_the_code_is_that_of_the_example(self):
         blocks = [b for b in Page("docs/guide.md").code("c") if "main(" not in b.text]
         self.assertGreater(len(blocks), 8)
