@@ -131,9 +131,9 @@ def examples():
 
 
 def wrapped(block):
-    """A whole program stays as it is; what defines or declares something at file scope gets headers; the rest, which
-    is statements, a function around it as well."""
-    if re.search(r"\bmain\(", block):
+    """What is whole, a program or what has its own headers, stays as it is; what defines or declares something at file
+    scope gets headers; the rest, which is statements, a function around it as well."""
+    if re.search(r"\bmain\(|^#include", block, flags=re.M):
         return block
     if re.search(r"^(\{|static |extern |typedef |struct \w+ \{|TWS_API )", block, flags=re.M):
         return HEADERS + block
