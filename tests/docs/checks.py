@@ -30,8 +30,14 @@ NO_PATHS = {"net/http", "lxzan/gws", "charts/*.png"}
 # Commands of the system: the files they are given are looked at, their options are not.
 SYSTEM = {"apt-get", "docker", "mkdir", "prometheus", "promtool", "taskset", "systemd-run", "cc"}
 PEER_CALLS = {"check", "build", "version", "features", "describe", "start"}
-OPTION_SOURCES = {**{f"build/examples/{name}": f"examples/{name}.c" for name in (
-    "bridge", "chat", "echo", "json", "receiver", "service", "subscriber", "ticker", "tunnel")},
+
+
+def example_programs():
+    """Names of examples/NAME.c; NAME_PART.c belong to them."""
+    return [p.stem for p in sorted((ROOT / "examples").glob("*.c")) if "_" not in p.stem]
+
+
+OPTION_SOURCES = {**{f"build/examples/{name}": f"examples/{name}.c" for name in example_programs()},
                   "build/examples/cat": "examples/cat_options.c",
                   "build/bench/load": "bench/load/options_help.h", "build/bench/exporter": "bench/exporter/main.c"}
 # Their recipes do no more than print when make is asked to.
@@ -78,7 +84,7 @@ def names(page):
 @functools.lru_cache(maxsize=None)
 def option_fields():
     """The members of the option structs."""
-    text = read("include/tws/conn.h") + read("include/tws/server.h") + read("include/tws/tls.h")
+    text = "".join(read(path) for path in glob.glob("include/tws/*.h", root_dir=ROOT))
     bodies = re.findall(r"typedef struct tws_\w+_options \{(.*?)\n\}", text, flags=re.S)
     code = re.sub(r"/\*.*?\*/", "", "".join(bodies), flags=re.S)
     return set(re.findall(r"(\w+);", code))

@@ -216,6 +216,11 @@ class Pages(unittest.TestCase):
         headers = {os.path.basename(path) for path in glob.glob(str(ROOT / "include/tws/*.h"))} - {"tws.h"}
         self.assertEqual(set(re.findall(r"\w+\.h", layers)), headers)
 
+    def test_the_first_page_leads_to_all(self):
+        wanted = {os.path.relpath(path, ROOT) for path in glob.glob(str(ROOT / "docs" / "*.md"))}
+        wanted |= {f"examples/{name}.c" for name in checks.example_programs()}
+        self.assertEqual(wanted - {link.partition("#")[0] for link in README.links()}, set())
+
     def test_echo_as_the_pages_start_it(self):
         found = [words for page in all_pages() for span in page.spans for words in split_commands(span)
                  if span.startswith("build/examples/echo ")]
