@@ -2,7 +2,6 @@
 
 HOSTILE := $(B)/tests/hostile/hostile
 HOSTILE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/hostile/*.c)))
-PEERS ?= 1000
 
 .PHONY: hostile hostile-build
 
@@ -11,7 +10,7 @@ hostile:
 	@scripts/deps.sh --quiet build test
 	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=release hostile-build $(BUILD)/bench/load $(BUILD)/examples/echo
-	@$(PYTHON) tests/hostile/run.py --build $(BUILD) --certs $(CERTS) --peers '$(PEERS)' --seconds '$(SECONDS)' \
+	@$(PYTHON) tests/hostile/run.py --build $(BUILD) --certs $(CERTS) --peers '$(or $(PEERS),1000)' --seconds '$(SECONDS)' \
 	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(TLS),--tls '$(TLS)')
 
 hostile-build: $(HOSTILE)

@@ -28,6 +28,7 @@ HEADERS = "#include <errno.h>\n#include <signal.h>\n#include <stdio.h>\n#include
     "#include <unistd.h>\n#include <tws/tws.h>\n"
 # What the header's examples talk of without saying where it comes from.
 BODY = "extern tws_message m;\nextern tws_error e;\nextern tws_events events;\nextern tws_handoff *h;\nextern void *arg;\n" \
+    "extern tws_err err;\n" \
     "void echo(tws_conn *c, void *arg);\nvoid message(tws_conn *c, tws_message *m, void *arg);\n" \
     "void fragment(tws_server *server, tws_conn *c, tws_server_options opt);\n" \
     "void fragment(tws_server *server, tws_conn *c, tws_server_options opt)\n{{\n" \
