@@ -90,8 +90,8 @@ TWS_API void tws_events_init_sized(tws_events *ev, size_t size);
  * Runs a connection by events, on the calling thread, until it has ended.
  *
  * Reads until that fails, then does the closing handshake. A read that times out (read_timeout,
- * default none) ends the connection as it would end a loop: with 1001 and TWS_ERR_IDLE. Handlers
- * that were set with tws_set_ping_handler() and tws_set_pong_handler() are replaced by those of the
+ * default none, or tws_set_deadline(), which any handler may move) ends the connection as it would
+ * end a loop: with 1001 and TWS_ERR_IDLE. Handlers that were set with tws_set_ping_handler() and tws_set_pong_handler() are replaced by those of the
  * table that are not NULL.
  *
  * Within on_connection of a tws_server it chooses events for this connection alone. A connection can

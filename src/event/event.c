@@ -85,13 +85,26 @@ static bool told_pong(tws_conn *c, const void *data, size_t len, void *run)
     return true;
 }
 
+/* A handler that runs inside a read may have moved the deadline which that read still keeps. */
+static tws_err read_next(tws_conn *c, tws_message *m)
+{
+    tws_ms limit;
+    tws_err err;
+
+    do {
+        limit = conn_timeout(c, TWS_TIMEOUT_READ);
+        err = tws_read_message(c, m);
+    } while (err == TWS_ERR_TIMEOUT && conn_timeout(c, TWS_TIMEOUT_READ) != limit);
+    return err;
+}
+
 static tws_err read_on(struct event_run *r)
 {
     const tws_events *ev = r->events;
     tws_message m;
     tws_err err;
 
-    while ((err = tws_read_message(r->conn, &m)) == TWS_OK) {
+    while ((err = read_next(r->conn, &m)) == TWS_OK) {
         if (!ev->on_message)
             continue;
         if (ev->parallel > 1)

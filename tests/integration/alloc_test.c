@@ -47,12 +47,6 @@ static void steady_state(tws_server_options *opt)
     free(data);
 }
 
-static void echo_event(tws_conn *c, tws_message *m, void *arg)
-{
-    (void)arg;
-    tws_write_message(c, m->opcode, m->data, m->len);
-}
-
 /* By a loop, and by events. */
 static void test_steady_state(void **state)
 {
@@ -63,7 +57,7 @@ static void test_steady_state(void **state)
     support_server_options(&opt, support_echo, NULL);
     steady_state(&opt);
     tws_events_init(&ev);
-    ev.on_message = echo_event;
+    ev.on_message = support_echo_event;
     support_server_options(&opt, NULL, NULL);
     opt.events = &ev;
     steady_state(&opt);

@@ -260,6 +260,87 @@ static void test_handler_aborts(void **state)
     }
 }
 
+/* ---- Deadlines ---- */
+
+static void expire(tws_conn *c, struct diary *d)
+{
+    (void)d;
+    tws_set_deadline(c, TWS_TIMEOUT_READ, TWS_NOWAIT);
+}
+
+/* As in gws, a read deadline that has passed ends the connection. */
+static void test_deadline(void **state)
+{
+    struct stage st = {.diary = {.on_open = expire}};
+
+    (void)state;
+    stage_open(&st, 0, NULL);
+    client_expect_close(&st.client, 1001, "read timeout");
+    client_close(&st.client);
+    stage_await_close(&st);
+    assert_int_equal(st.diary.error.code, TWS_ERR_IDLE);
+    assert_int_equal(st.diary.error.cause, TWS_CAUSE_TIMEOUT);
+    stage_close(&st);
+}
+
+static bool renew(tws_conn *c, const void *data, size_t len, void *arg)
+{
+    (void)data;
+    (void)len;
+    (void)arg;
+    tws_set_deadline(c, TWS_TIMEOUT_READ, TWS_NO_LIMIT);
+    return true;
+}
+
+static uint64_t timeouts_of(tws_conn *c)
+{
+    tws_stats st;
+
+    tws_conn_stats(c, &st);
+    return st.timeouts;
+}
+
+static void begin_short(tws_conn *c, void *arg)
+{
+    tws_set_deadline(c, TWS_TIMEOUT_READ, 1);
+    atomic_store((_Atomic(tws_conn *) *)arg, tws_conn_ref(c));
+}
+
+/* One that on_ping moves, inside the read that began with it, does not. */
+static void test_deadline_moved(void **state)
+{
+    _Atomic(tws_conn *) conn = NULL;
+    struct support_server s;
+    tws_server_options opt;
+    tws_events ev;
+    struct client c = {.fd = -1};
+    char bytes[1024];
+    size_t len;
+
+    (void)state;
+    tws_events_init(&ev);
+    ev.on_open = begin_short;
+    ev.on_ping = renew;
+    ev.on_message = support_echo_event;
+    support_server_options(&opt, NULL, &conn);
+    opt.events = &ev;
+    support_server_start(&s, &opt);
+    len = client_request(bytes, sizeof bytes - 32, NULL); /* the ping comes with the request */
+    len += client_frame((uint8_t *)bytes + len, CLIENT_FIN | CLIENT_PING, "p", 1);
+    c.fd = client_dial(s.address);
+    assert_true(client_send_bytes(c.fd, bytes, len));
+    assert_int_equal(client_read_head(&c), 101);
+    client_expect(&c, CLIENT_FIN | CLIENT_PONG, "p", 1);
+    WAIT_FOR(atomic_load(&conn) && timeouts_of(atomic_load(&conn)) == 1);
+    client_send_text(&c, "still here");
+    client_expect_text(&c, "still here");
+    client_close(&c);
+    tws_conn_unref(atomic_load(&conn));
+    tws_server_free(s.server);
+}
+
+/* ---- Messages ---- */
+
 /* Messages that on_open or on_message reads by itself are no events. */
 static void read_on(tws_conn *c, tws_message *m, struct diary *d)
 {
@@ -483,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),          cmocka_unit_test(test_endings),
         cmocka_unit_test(test_handler_closes), cmocka_unit_test(test_handler_aborts),
+        cmocka_unit_test(test_deadline),       cmocka_unit_test(test_deadline_moved),
         cmocka_unit_test(test_handler_reads),  cmocka_unit_test(test_take),
         cmocka_unit_test(test_slow_handler),   cmocka_unit_test(test_no_handshake),
         cmocka_unit_test(test_no_handlers),    cmocka_unit_test(test_no_pong),

@@ -121,6 +121,12 @@ void support_echo(tws_conn *c, void *arg)
             break;
 }
 
+void support_echo_event(tws_conn *c, tws_message *m, void *arg)
+{
+    (void)arg;
+    tws_write_message(c, m->opcode, m->data, m->len);
+}
+
 /* ---- Rig ---- */
 
 struct rig_park {

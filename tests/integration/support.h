@@ -76,6 +76,8 @@ struct support_server {
 void support_server_start(struct support_server *s, const tws_server_options *opt);
 /* Writes back what it reads, until the end. */
 void support_echo(tws_conn *c, void *arg);
+/* The same as on_message of events. */
+void support_echo_event(tws_conn *c, tws_message *m, void *arg);
 
 /* ---- A rig: one server, one raw client, and the connection between them ---- */
 
