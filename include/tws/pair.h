@@ -11,7 +11,9 @@
  * has a request (tws_conn_request()), which no hook has seen. Replies are not joined
  * (tws_write_message()).
  *
- * Each side needs somebody to read it, as always. A test of one thread ends by tws_conn_unref() of both,
+ * Each side needs somebody to read it, as always. When a handler returns, a server closes its
+ * connection; here that is the test's to do (tws_close(), with 1000), or the other side's tws_close()
+ * waits for the end of the stream until its close timeout. A test of one thread ends by tws_conn_unref() of both,
  * which cuts, or by tws_close_start() on one and a read on the other, then on the first.
  */
 #ifndef TWS_PAIR_H
