@@ -322,6 +322,8 @@ typedef struct tws_server_options {
      * non-blocking, the second for every process that has them. They are the server's once it has
      * started: closed when it stops, without removing a socket file. A process that wants to listen
      * on keeps a dup() of its own.
+     *
+     * "none": nowhere. Connections come by tws_verdict_serve() or tws_handoff_serve().
      */
     const char *const *listen;
     size_t listen_count;

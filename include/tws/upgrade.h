@@ -161,6 +161,28 @@ TWS_API tws_err tws_verdict_open(tws_conn **out, tws_verdict *v, int fd, const v
                                  size_t buffered_len, tws_error *error);
 
 /**
+ * Makes the connection after the HTTP server has sent the verdict's 101, and has a server run its handler
+ * for it, on a thread of its own.
+ *
+ * It counts for that server's limits, drains and statistics as if the server had accepted it. The
+ * options of the connection are those that tws_upgrade_judge() was given. The call does not wait for
+ * the handler.
+ *
+ * @param s the server; it may listen on "none"
+ * @param v as for tws_verdict_open()
+ * @param fd as for tws_verdict_open()
+ * @param buffered as for tws_verdict_open()
+ * @param buffered_len as for tws_verdict_open()
+ * @param error filled on failure when not NULL
+ * @return TWS_OK: the handler runs; TWS_ERR_REFUSED: the server is full or draining, or has no thread;
+ *         else as tws_verdict_open().
+ * Threads: any.
+ * Ownership: as tws_verdict_open().
+ */
+TWS_API tws_err tws_verdict_serve(tws_server *s, tws_verdict *v, int fd, const void *buffered,
+                                  size_t buffered_len, tws_error *error);
+
+/**
  * Frees a verdict that no connection is made of.
  *
  * @param v the verdict, or NULL

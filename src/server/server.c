@@ -15,6 +15,8 @@
 #define LIGHT_STACK (64 * 1024)
 /* Before an address that is without TLS. */
 #define PLAIN "plain:"
+/* In place of an address: connections come in other ways. */
+#define NOWHERE "none"
 /* Inherited sockets that one address may stand for. */
 #define LISTENERS_MAX 64
 
@@ -158,6 +160,8 @@ static tws_err open_listeners(tws_server *s, const tws_server_options *o, tws_er
         int n = net_inherited(address, NULL, 0, &why);
         int r;
 
+        if (strcmp(address, NOWHERE) == 0)
+            continue;
         if (n > 0) {
             err = open_inherited(s, address, o->listen[i], n, e);
             continue;

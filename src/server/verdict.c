@@ -1,5 +1,6 @@
 /* Requests that another HTTP server has parsed and answers itself. */
 #include "server/handshake.h"
+#include "server/server.h"
 
 #include "base/alloc.h"
 
@@ -127,32 +128,87 @@ const void *tws_verdict_body(const tws_verdict *v, size_t *len)
     return v->h.answer + v->head.head_len;
 }
 
+/* What is wrong with a call; closes fd then. */
+static tws_err check(const tws_verdict *v, int fd, const void *buffered, size_t len,
+                     tws_error *error)
+{
+    if (error)
+        memset(error, 0, sizeof *error);
+    if (fd < 0 || (!buffered && len > 0) || len > CONN_BUFFER - 1)
+        return upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
+    if (v->h.end || v->head.status != 101)
+        return upgrade_refuse_input(fd, TWS_ERR_STATE, "the answer is not 101", error);
+    return TWS_OK;
+}
+
+/* The connection, on the calling thread; NULL: not possible, and fd is closed. */
+static tws_conn *open_for(tws_verdict *v, struct task_runtime *rt, int fd, const void *buffered,
+                          size_t len)
+{
+    struct handshake *h = &v->h;
+    tws_conn *c = NULL;
+
+    if (net_stream_init(&h->stream, rt, fd, !v->cfg->opt.conn.tcp_delay) < 0)
+        return NULL; /* freeing the verdict closes it */
+    if (h->peer.family == 0)
+        net_peer_of(&h->peer, fd);
+    h->request->fd = fd;
+    h->request->peer = h->peer;
+    h->rest = buffered;
+    h->rest_len = len;
+    upgrade_open(h, &c);
+    return c;
+}
+
 tws_err tws_verdict_open(tws_conn **out, tws_verdict *v, int fd, const void *buffered,
                          size_t buffered_len, tws_error *error)
 {
-    struct handshake *h = &v->h;
-    tws_err err = TWS_OK;
+    tws_err err = check(v, fd, buffered, buffered_len, error);
 
     *out = NULL;
-    if (error)
-        memset(error, 0, sizeof *error);
-    if (fd < 0 || (!buffered && buffered_len > 0) || buffered_len > CONN_BUFFER - 1)
-        err = upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "descriptor or buffer", error);
-    else if (h->end || v->head.status != 101)
-        err = upgrade_refuse_input(fd, TWS_ERR_STATE, "the answer is not 101", error);
-    else if (net_stream_init(&h->stream, NULL, fd, !v->cfg->opt.conn.tcp_delay) < 0)
-        err = upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "not a socket", error);
-    if (err) {
-        h->stream.sock.fd = -1;
-    } else {
-        if (h->peer.family == 0)
-            net_peer_of(&h->peer, fd);
-        h->request->fd = fd;
-        h->request->peer = h->peer;
-        h->rest = buffered;
-        h->rest_len = buffered_len;
-        if (upgrade_open(h, out))
+    if (!err) {
+        *out = open_for(v, NULL, fd, buffered, buffered_len);
+        if (!*out)
             err = upgrade_refuse_input(-1, TWS_ERR_MEMORY, NULL, error);
+    }
+    tws_verdict_free(v);
+    return err;
+}
+
+/* ---- For a server ---- */
+
+struct serving {
+    tws_verdict *verdict;
+    int fd; /* -1: taken over */
+    const void *buffered;
+    size_t len;
+};
+
+static tws_conn *make(struct server_adoption *a)
+{
+    struct serving *s = a->arg;
+    int fd = s->fd;
+
+    s->fd = -1;
+    return open_for(s->verdict, a->server->runtime, fd, s->buffered, s->len);
+}
+
+tws_err tws_verdict_serve(tws_server *s, tws_verdict *v, int fd, const void *buffered,
+                          size_t buffered_len, tws_error *error)
+{
+    struct serving serving = {v, fd, buffered, buffered_len};
+    struct server_adoption a = {.make = make, .arg = &serving, .address = v->h.peer};
+    tws_err err = check(v, fd, buffered, buffered_len, error);
+    const char *why;
+
+    if (!err) {
+        if (a.address.family == 0)
+            net_peer_of(&a.address, fd);
+        why = server_adopt(s, &a);
+        if (why)
+            err = upgrade_refuse_input(serving.fd, TWS_ERR_REFUSED, why, error);
+        else
+            server_adopt_decide(&a, true);
     }
     tws_verdict_free(v);
     return err;

@@ -320,6 +320,49 @@ static void test_verdict(void **state)
     support_assert_census(before);
 }
 
+/* A server that listens nowhere runs its handler for what comes this way. */
+static void test_served(void **state)
+{
+    static const char *const nowhere[] = {"none"};
+    struct support_census before = support_census();
+    tws_server_options so;
+    tws_parsed_request r;
+    uint8_t frame[64];
+    size_t len = client_frame(frame, CLIENT_FIN | CLIENT_TEXT, "early", 5);
+    struct client c, second;
+    tws_server_stats st;
+    tws_server *server;
+    tws_verdict *v;
+    tws_error e;
+    char text[8];
+
+    (void)state;
+    good_request(&r);
+    support_server_options(&so, support_echo, NULL);
+    so.listen = nowhere;
+    so.listen_count = 1;
+    so.max_connections = 1;
+    assert_ok(tws_server_start(&server, &so, NULL));
+    assert_int_equal(tws_server_address(server, 0, text, sizeof text), 0);
+    assert_ok(tws_upgrade_judge(&v, &r, NULL, NULL));
+    assert_ok(tws_verdict_serve(server, v, socket_pair(&c), frame, len, &e));
+    client_expect_text(&c, "early");
+    tws_server_get_stats(server, &st);
+    assert_int_equal(st.open, 1);
+    assert_ok(tws_upgrade_judge(&v, &r, NULL, NULL));
+    assert_err(tws_verdict_serve(server, v, socket_pair(&second), NULL, 0, &e), TWS_ERR_REFUSED);
+    assert_non_null(strstr(e.text, "full"));
+    client_expect_eof(&second);
+    client_close(&second);
+    assert_ok(tws_upgrade_judge(&v, &r, NULL, NULL));
+    assert_err(tws_verdict_serve(server, v, -1, NULL, 0, &e), TWS_ERR_ARGUMENT);
+    client_send_text(&c, "later");
+    client_expect_text(&c, "later");
+    client_close(&c);
+    tws_server_free(server);
+    support_assert_census(before);
+}
+
 static void test_arguments(void **state)
 {
     struct support_census before = support_census();
@@ -379,7 +422,7 @@ int main(void)
         cmocka_unit_test(test_upgrade),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_origin_and_peer),
         cmocka_unit_test(test_verdict),    cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_is_upgrade),
+        cmocka_unit_test(test_is_upgrade), cmocka_unit_test(test_served),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
