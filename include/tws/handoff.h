@@ -77,7 +77,8 @@ TWS_API void tws_handoff_free(tws_handoff *h);
  *
  * @param h the way to the other process
  * @param c the connection, of either role
- * @param data for the other process: tws_handoff_data(); may be NULL when len is 0
+ * @param data for the other process: tws_handoff_data(); may be NULL when len is 0. It is looked at
+ *        while the connection's reader stands still, so it may be what the handler keeps of it.
  * @param len bytes, at most TWS_HANDOFF_DATA_MAX
  * @param ms how long it may take, with waiting for messages to leave and for other hand-offs of h;
  *        0: no limit

@@ -399,6 +399,19 @@ TWS_API tws_err tws_server_start(tws_server **out, const tws_server_options *opt
 TWS_API size_t tws_server_address(const tws_server *s, size_t index, char *buf, size_t size);
 
 /**
+ * A descriptor of a listening socket of the server's, for a successor that shall listen on "fd:N".
+ *
+ * As long as it is open, peers that connect wait in its queue, also when the server has stopped.
+ *
+ * @param s the server
+ * @param index of the listener, as for tws_server_address()
+ * @return a new descriptor, close-on-exec; -1 when there is no such index or no descriptor.
+ * Threads: any, but not at once with or after tws_server_stop().
+ * Ownership: the caller closes it.
+ */
+TWS_API int tws_server_dup_listener(const tws_server *s, size_t index);
+
+/**
  * Asks the server to stop: tws_server_wait() returns, and no more connections are accepted.
  *
  * Open connections go on until tws_server_drain() or tws_server_free().

@@ -344,6 +344,11 @@ size_t tws_server_address(const tws_server *s, size_t index, char *buf, size_t s
     return base_text_copy(buf, size, text, strlen(text));
 }
 
+int tws_server_dup_listener(const tws_server *s, size_t index)
+{
+    return index < s->listener_count ? fcntl(s->listeners[index].fd, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
 /* ---- Stopping ---- */
 
 void tws_server_stop(tws_server *s)
