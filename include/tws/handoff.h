@@ -2,14 +2,16 @@
  * handoff.h: give an open connection to another process, for restarts that drop nobody.
  *
  * The two processes share a connected Unix stream socket: of socketpair(), or of a listening one. The
- * old process sends connections one by one, the new one serves or receives them:
+ * old process sends connections one by one, `tws_server_each(server, send_one, h)`, and the new one
+ * serves or receives them:
  *
  *     static bool send_one(tws_conn *c, void *h)                // old
  *     {
  *         tws_handoff_send(h, c, NULL, 0, 1000, NULL);          // if not, it stays here
  *         return true;
  *     }
- *     ...  tws_server_each(server, send_one, h);
+ *
+ * and
  *
  *     do err = tws_handoff_serve(h, server, 0, NULL);           // new
  *     while (err == TWS_OK || err == TWS_ERR_REFUSED);
