@@ -206,7 +206,7 @@ def command(words):
         yield from [] if (ROOT / words[1]).is_file() else [f"there is no {words[1]}"]
     elif (ROOT / words[0]).is_file():
         yield from script(words)
-    elif words[0] not in SYSTEM:
+    elif words[0] not in SYSTEM and not re.match(r"build/.*/[A-Z]{2,}$", words[0]):
         yield f"{shlex.join(words)}: nobody knows {words[0]}"
 
 

@@ -12,12 +12,13 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import docs_test  # noqa: E402
-from docs_test import TEXT, Client, Frame, checks, examples, frame, squeezed  # noqa: E402
+from docs_test import CLOSE, TEXT, Client, Frame, checks, close_frame, examples, frame, squeezed  # noqa: E402
 from pages import SPAN, Page  # noqa: E402
 
 PAGES = {"docs/coming-from-gorilla.md": "tests/docs/gorilla-v1.5.3.txt",
          "docs/coming-from-gws.md": "tests/docs/gws-v1.9.1.txt"}
 CELL = re.compile(r"(?<!\\)\|")
+CHATROOM = "tws_map_new("
 NAMES_BLOCK = "The names that the tables use"
 
 
@@ -71,7 +72,7 @@ class Programs(docs_test.Work):
 
     def test_they_run(self):
         for path in ["docs/guide.md", *PAGES]:
-            programs = [b for b in Page(path).code("c") if "tws_server_start(" in b.text]
+            programs = [b for b in Page(path).code("c") if "tws_server_start(" in b.text and CHATROOM not in b.text]
             self.assertTrue(programs)
             for number, block in enumerate(programs):
                 with self.subTest(page=path, line=block.line):
@@ -82,6 +83,27 @@ class Programs(docs_test.Work):
                         self.assertEqual(client.frame(), Frame(TEXT, b"hello"))
                     program.kill()
                     self.assertEqual(program.errors, [])
+
+
+    def test_the_chatroom(self):
+        [block] = [b for b in Page("docs/coming-from-gws.md").code("c") if CHATROOM in b.text]
+        program, address = self.serve(block.text, "chatroom")
+        with Client(address) as stranger:
+            self.assertEqual(stranger.ask().status, 403)
+        with Client(address) as ann, Client(address) as bob, Client(address) as other:
+            ann.upgrade(first="GET /?name=ann HTTP/1.1")
+            bob.upgrade(first="GET /?name=bob HTTP/1.1")
+            bob.echo(b"bob: I am here")  # so on_open has run
+            ann.send(frame(TEXT, b"bob: hello"))
+            self.assertEqual(bob.frame(), Frame(TEXT, b"bob: hello"))
+            other.upgrade(first="GET /?name=bob HTTP/1.1")
+            self.assertEqual(bob.frame(), Frame(CLOSE, b"\x03\xe8connection is replaced"))
+            bob.send(close_frame(1000))
+            self.assertEqual(bob.frames(), [])
+            ann.send(frame(TEXT, b"bob: again"))
+            self.assertEqual(other.frame(), Frame(TEXT, b"bob: again"))
+        program.kill()
+        self.assertEqual(program.errors, [])
 
 
 class Guide(docs_test.Work):
