@@ -12,6 +12,7 @@ VARIANT ?= release
 
 include mk/flags.mk
 include mk/lib.mk
+include mk/brokers.mk
 include mk/examples.mk
 include tests/tests.mk
 include mk/check.mk

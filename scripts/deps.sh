@@ -35,6 +35,8 @@ check cmd:cppcheck cppcheck
 check cmd:shellcheck shellcheck
 check cmd:mandoc mandoc
 check hdr:cmocka.h libcmocka-dev
+check hdr:nats/nats.h libnats-dev
+check hdr:hiredis/hiredis.h libhiredis-dev
 check hdr:jansson.h libjansson-dev
 fuzz cmd:/usr/bin/python3 python3
 fuzz cmd:clang clang
@@ -69,6 +71,10 @@ interop cmd:/usr/sbin/nginx nginx-light
 interop cmd:/usr/sbin/haproxy haproxy
 interop cmd:/usr/bin/tinyproxy tinyproxy-bin
 interop cmd:/usr/bin/microsocks microsocks
+interop hdr:nats/nats.h libnats-dev
+interop hdr:hiredis/hiredis.h libhiredis-dev
+interop cmd:nats-server nats-server
+interop cmd:redis-server redis-server
 bench cmd:/usr/bin/python3 python3
 bench cmd:gnuplot gnuplot-nox
 bench cmd:npm npm optional

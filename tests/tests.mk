@@ -78,7 +78,28 @@ $(DIAL): $(B)/%: $(B)/obj/%.o $(STATIC_LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $< $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
 -include $(B)/obj/tests/interop/dial.d
 
-interop-build: $(EXAMPLES) $(DIAL)
+# A node of a cluster and its clients, for drivers with real brokers.
+CLUSTER_PROGS := $(B)/tests/interop/cluster_node $(B)/tests/interop/cluster_crowd
+$(CLUSTER_PROGS:$(B)/%=$(B)/obj/%.o): private ROOM_CPP := -Itests -Itests/interop
+$(B)/tests/interop/cluster_node: $(B)/obj/tests/interop/cluster_node.o $(BROKER_STATIC) $(STATIC_LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(BROKER_LIBS_nats) $(BROKER_LIBS_redis) $(LIBS) -o $@
+$(B)/tests/interop/cluster_crowd: $(B)/obj/tests/interop/cluster_crowd.o $(B)/obj/tests/support/crowd.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -lpthread -o $@
+-include $(CLUSTER_PROGS:$(B)/%=$(B)/obj/%.d)
+
+## cluster-run: 3 nodes, 3,000 clients, brokers killed and restarted; SECONDS=300, CLUSTER_ARGS='--broker redis'
+.PHONY: cluster-run cluster-run-build
+cluster-run:
+	@scripts/deps.sh --quiet build interop
+	@$(SUBMAKE) VARIANT=release cluster-run-build
+	@TWS_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/interop/_cluster.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS)) $(CLUSTER_ARGS)
+cluster-run-build: $(CLUSTER_PROGS)
+
+interop-build: $(EXAMPLES) $(DIAL) $(CLUSTER_PROGS)
 interop-run:
 	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS))
 

@@ -79,18 +79,16 @@ typedef struct tws_broker {
     size_t size;      /* set by the initialiser */
     const char *name; /* constant: "nats" */
     void *state;
-    /* Subscriptions survive the loss of the connection, and may be made without one. If not, the
-     * cluster makes all of them anew after each tws_broker_up(), and handles of before are void. */
-    bool keeps_subscriptions;
     /* Begins to connect, and goes on for ever; does not wait for it. Fails only for what cannot get
      * better by itself. */
     tws_err (*start)(void *state, tws_cluster *c, tws_error *error);
     /* Ends the connection and all threads. When it returns no tws_broker_ function runs, nor will. Not
      * called when start has failed. */
     void (*stop)(void *state);
-    /* Both without waiting for an answer. A failed subscribe is repeated. */
-    tws_err (*subscribe)(void *state, const char *subject, void **handle);
-    void (*unsubscribe)(void *state, const char *subject, void *handle);
+    /* Without waiting for an answer. The first is called while the connection is there, as far as the
+     * cluster knows; a subject twice is as good as once, and a failure is repeated. */
+    tws_err (*subscribe)(void *state, const char *subject);
+    void (*unsubscribe)(void *state, const char *subject);
     /* TWS_OK: taken. TWS_ERR_TIMEOUT: not taken within ms, try again. TWS_ERR_CLOSED: not taken, the
      * connection is down; it is kept until tws_broker_up(). Others: given up, and reported as a gap. */
     tws_err (*publish)(void *state, const char *subject, const void *data, size_t len, tws_ms ms);
@@ -338,10 +336,11 @@ TWS_API void tws_broker_init_sized(tws_broker *b, size_t size);
  * For adapters: the connection to the broker is there, for the first time or again.
  *
  * @param c the cluster, from start
+ * @param kept the subscriptions of the connection before stand; if not, all are made anew
  * @param text where to, for a person
  * Threads: any between start and stop; up and down one after the other.
  */
-TWS_API void tws_broker_up(tws_cluster *c, const char *text);
+TWS_API void tws_broker_up(tws_cluster *c, bool kept, const char *text);
 
 /**
  * For adapters: the connection to the broker has been lost, or an attempt to make it has failed.

@@ -75,10 +75,11 @@ static void tell_state(tws_cluster *c, bool up, const char *text, bool news)
         c->opt.on_state(up, text, c->opt.arg);
 }
 
-void tws_broker_up(tws_cluster *c, const char *text)
+void tws_broker_up(tws_cluster *c, bool kept, const char *text)
 {
     pthread_mutex_lock(&c->mu);
-    c->up = c->resubscribe = c->told = true;
+    c->up = c->came = c->told = true;
+    c->forgot = c->forgot || !kept;
     c->stats.ups++;
     cluster_wake_locked(c);
     pthread_mutex_unlock(&c->mu);

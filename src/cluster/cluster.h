@@ -33,7 +33,7 @@ struct cluster_peer {
     bool silent;     /* has not, for SILENT_BEATS */
 };
 
-/* All fields: c->mu, but for the names, which are constant, and handle, which is the service's. */
+/* All fields: c->mu, but for the names, which are constant. */
 struct cluster_room {
     struct base_node node;            /* of c->rooms, by subject */
     struct cluster_room *next, *prev; /* c->first to c->last */
@@ -42,10 +42,9 @@ struct cluster_room {
 
     uint64_t members; /* here */
     bool subscribed;  /* the broker has been told */
-    void *handle;
-    int64_t since; /* subscribed and connected since then; 0: not connected */
-    bool shaky;    /* there was a connection before, and not all nodes can have spoken again */
-    int64_t empty; /* when the last member left */
+    int64_t since;    /* subscribed and connected since then; 0: not connected */
+    bool shaky;       /* there was a connection before, and not all nodes can have spoken again */
+    int64_t empty;    /* when the last member left */
 
     uint64_t stream, seq; /* of this node's own messages */
     uint64_t told_members, told_seq;
@@ -99,7 +98,9 @@ struct tws_cluster {
     struct task_queue space;         /* mu: publishers wait for room */
     int64_t retry_at;                /* the service's: not before then */
 
-    bool up, resubscribe;    /* mu; the second: the service has not seen to it yet */
+    bool up;                 /* mu */
+    bool came;               /* mu: it came up, and the service has not seen to it yet */
+    bool forgot;             /* mu: without the subscriptions there were */
     bool told;               /* mu: on_state has been called */
     uint64_t streams;        /* mu: the last one given out */
     uint64_t random;         /* mu */

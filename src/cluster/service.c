@@ -29,13 +29,19 @@ static struct cluster_room *twin_locked(tws_cluster *c, const struct cluster_roo
     return NULL;
 }
 
-static tws_err ask_broker_locked(tws_cluster *c, struct cluster_room *r, void **handle)
+/* The broker's function, without the lock. */
+static tws_err ask_broker_locked(tws_cluster *c, struct cluster_room *r, bool subscribe)
 {
-    tws_err err;
+    tws_err err = TWS_OK;
 
+    if (twin_locked(c, r))
+        return TWS_OK;
     r->users++;
     pthread_mutex_unlock(&c->mu);
-    err = c->broker.subscribe(c->broker.state, r->subject, handle);
+    if (subscribe)
+        err = c->broker.subscribe(c->broker.state, r->subject);
+    else
+        c->broker.unsubscribe(c->broker.state, r->subject);
     pthread_mutex_lock(&c->mu);
     r->users--;
     return err;
@@ -43,20 +49,16 @@ static tws_err ask_broker_locked(tws_cluster *c, struct cluster_room *r, void **
 
 static void subscribe_locked(tws_cluster *c, struct cluster_room *r)
 {
-    struct cluster_room *twin = twin_locked(c, r);
-    void *handle = twin ? twin->handle : NULL;
-
-    if (!c->up && !c->broker.keeps_subscriptions)
-        return; /* once it is up all are made */
-    if (!twin && ask_broker_locked(c, r, &handle) != TWS_OK) {
+    if (!c->up)
+        return; /* once it is, all that are missing are made */
+    if (ask_broker_locked(c, r, true) != TWS_OK) {
         cluster_todo_locked(c, r, SUBSCRIBE_AGAIN_NS);
         return;
     }
-    r->handle = handle;
     r->subscribed = true;
     c->stats.subscriptions++;
     c->stats.subscribed++;
-    r->since = c->up ? base_clock_ns() : 0;
+    r->since = base_clock_ns();
     r->ask = true;
     r->beat_at = 0;
 }
@@ -68,13 +70,7 @@ static void unsubscribe_locked(tws_cluster *c, struct cluster_room *r)
     c->stats.subscriptions--;
     c->stats.unsubscribed++;
     cluster_room_forget_peers_locked(c, r);
-    if (twin_locked(c, r))
-        return;
-    r->users++;
-    pthread_mutex_unlock(&c->mu);
-    c->broker.unsubscribe(c->broker.state, r->subject, r->handle);
-    pthread_mutex_lock(&c->mu);
-    r->users--;
+    ask_broker_locked(c, r, false);
 }
 
 /* ---- Beats ---- */
@@ -276,9 +272,11 @@ static bool work_locked(tws_cluster *c)
 {
     int64_t now = base_clock_ns();
 
-    if (c->resubscribe) {
-        c->resubscribe = false;
-        if (!c->broker.keeps_subscriptions)
+    if (c->came) {
+        bool forgot = c->forgot;
+
+        c->came = c->forgot = false;
+        if (forgot)
             sweep_locked(c, went_void_locked);
         sweep_locked(c, came_up_locked);
     }

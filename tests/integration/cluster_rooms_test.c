@@ -216,6 +216,8 @@ static void test_rooms_that_are_there_already(void **state)
     net_stop(&n, 0);
     assert_ok(tws_hub_join(n.hubs[0], net_conn(&n, 0, 0), "lobby"));
     assert_ok(net_start(&n, 0, true, NULL));
+    assert_int_equal(bus_subscriptions(n.bus, 0), 0); /* not before it is connected */
+    bus_up(n.bus, 0);
     WAIT_FOR(bus_subscribers(n.bus, "tws.r.lobby") == 1);
     net_close(&n);
 }
@@ -448,6 +450,7 @@ static void test_options(void **state)
     tws_cluster_options_init(&opt);
     opt.prefix = "shop.chat";
     assert_ok(tws_cluster_new(&c, h, &broker, &opt, NULL));
+    bus_up(bus, 0);
     WAIT_FOR(bus_subscribers(bus, "shop.chat.all") == 1);
     tws_cluster_free(c);
     tws_hub_free(h);

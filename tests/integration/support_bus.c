@@ -83,7 +83,7 @@ static void hand_over(struct bus_node *n, const struct letter *l)
     if (!l->state)
         tws_broker_received(n->cluster, l->subject, l->bytes, l->len);
     else if (l->up)
-        tws_broker_up(n->cluster, "the bus");
+        tws_broker_up(n->cluster, n->keeps, "the bus");
     else
         tws_broker_down(n->cluster, "the bus");
 }
@@ -153,7 +153,15 @@ static void node_stop(void *state)
     pthread_mutex_unlock(&n->bus->mu);
 }
 
-static tws_err node_subscribe(void *state, const char *subject, void **handle)
+static char **find_locked(struct bus_node *n, const char *subject)
+{
+    for (size_t i = 0; i < SUBSCRIPTIONS; i++)
+        if (n->subscriptions[i] && strcmp(n->subscriptions[i], subject) == 0)
+            return &n->subscriptions[i];
+    return NULL;
+}
+
+static tws_err node_subscribe(void *state, const char *subject)
 {
     struct bus_node *n = state;
     tws_err err = TWS_ERR_MEMORY;
@@ -168,22 +176,23 @@ static tws_err node_subscribe(void *state, const char *subject, void **handle)
         if (n->subscriptions[i])
             continue;
         n->subscriptions[i] = strdup(subject);
-        *handle = &n->subscriptions[i];
         err = TWS_OK;
     }
     pthread_mutex_unlock(&n->bus->mu);
     return err;
 }
 
-static void node_unsubscribe(void *state, const char *subject, void *handle)
+static void node_unsubscribe(void *state, const char *subject)
 {
     struct bus_node *n = state;
-    char **at = handle;
+    char **at;
 
-    (void)subject;
     pthread_mutex_lock(&n->bus->mu);
-    free(*at);
-    *at = NULL;
+    at = find_locked(n, subject);
+    if (at) {
+        free(*at);
+        *at = NULL;
+    }
     pthread_mutex_unlock(&n->bus->mu);
 }
 
@@ -308,7 +317,7 @@ void bus_open(struct bus *b, size_t node, bool keeps_subscriptions, tws_broker *
     tws_broker_init(out);
     out->name = "bus";
     out->state = &b->nodes[node];
-    out->keeps_subscriptions = b->nodes[node].keeps = keeps_subscriptions;
+    b->nodes[node].keeps = keeps_subscriptions;
     out->start = node_start;
     out->stop = node_stop;
     out->subscribe = node_subscribe;

@@ -1,0 +1,139 @@
+"""Clusters on real brokers: nats-server and redis-server, killed and restarted, with TLS and with passwords."""
+
+import signal
+import socket
+import tempfile
+import unittest
+
+from _cluster import Node, Run, in_time, nats_brokers, redis_broker
+from _kit import cert, wait_for
+
+PATIENCE = 30
+
+
+class Brokers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def nats(self, *more):
+        broker = nats_brokers(self.folder, 1, more)[0]
+        self.addCleanup(broker.kill)
+        return broker
+
+    def redis(self, *more):
+        broker = redis_broker(self.folder, *more)
+        self.addCleanup(broker.kill)
+        return broker
+
+    def node(self, kind, where, *more):
+        node = Node(f"--{kind}", where, "--beat", 200, *more)
+        self.addCleanup(node.end)
+        return node.begin()
+
+    def await_up(self, *nodes):
+        wait_for("the nodes to be connected", lambda: all(n.is_up() for n in nodes))
+
+    def run_through(self, kind):
+        run = Run(kind, self.folder, seconds=9, clients=300, rooms=10, rate=100, every=1.5, away=0.5)
+        self.addCleanup(run.end)
+        figures = run.go()
+        self.assertEqual(figures["faults"], [], figures)
+        self.assertGreaterEqual(figures["kills"], 3)
+        self.assertGreater(figures["connections_lost"], 2, figures)
+        self.assertGreater(figures["node_deliveries"], figures["node_expected"] // 4, figures)
+
+    def test_three_nats_servers_killed_one_at_a_time(self):
+        self.run_through("nats")
+
+    def test_one_redis_server_killed(self):
+        self.run_through("redis")
+
+    # ---- Who may connect ----
+
+    def test_nats_with_tls_and_a_password(self):
+        tls = ("--tls", "--tlscert", cert("server.pem"), "--tlskey", cert("server.key"), "--user", "u", "--pass", "p")
+        broker = self.nats(*tls)
+        where = f"nats://localhost:{broker.port}"
+        good = [self.node("nats", where, "--ca", cert("ca.pem"), "--user", "u", "--password", "p", "--number", i)
+                for i in range(2)]
+        self.await_up(*good)
+        plain = self.node("nats", where, "--user", "u", "--password", "p")
+        stranger = self.node("nats", where, "--ca", cert("ca.pem"), "--user", "u", "--password", "q")
+        distrustful = self.node("nats", where, "--ca", cert("client.pem"), "--user", "u", "--password", "p")
+        for node in (plain, stranger, distrustful):
+            wait_for("a refusal", lambda node=node: node.states)
+            self.assertTrue(node.states[0].startswith("down "), node.states)
+        # The server's mind changes: whoever was refused goes on trying.
+        broker.kill()
+        broker.command[-1] = "q"
+        broker.start()
+        self.await_up(stranger)
+        wait_for("the others to be refused", lambda: not any(n.is_up() for n in good))
+        for node in (*good, plain, stranger, distrustful):
+            self.assertEqual(node.quit(), 0)
+
+    def test_nats_asks_for_a_certificate(self):
+        broker = self.nats("--tlsverify", "--tlscert", cert("server.pem"), "--tlskey", cert("server.key"),
+                           "--tlscacert", cert("ca.pem"))
+        where = f"nats://localhost:{broker.port}"
+        known = self.node("nats", where, "--ca", cert("ca.pem"), "--cert", cert("client.pem"), "--key",
+                          cert("client.key"))
+        unknown = self.node("nats", where, "--ca", cert("ca.pem"))
+        self.await_up(known)
+        wait_for("a refusal", lambda: unknown.states)
+        self.assertFalse(unknown.is_up())
+
+    def test_redis_with_a_password(self):
+        broker = self.redis("--requirepass", "p")
+        where = f"127.0.0.1:{broker.port}"
+        good = self.node("redis", where, "--password", "p")
+        named = self.node("redis", where, "--user", "default", "--password", "p")
+        self.await_up(good, named)
+        for more in ((), ("--password", "q")):
+            bad = self.node("redis", where, *more)
+            wait_for("a refusal", lambda bad=bad: bad.states)
+            self.assertRegex(bad.states[0], "^down (NOAUTH|WRONGPASS)")
+            self.assertEqual(bad.quit(), 0)
+
+    # ---- Trouble ----
+
+    def test_a_server_that_stands_still(self):
+        for kind, broker in (("nats", self.nats()), ("redis", self.redis())):
+            where = f"nats://127.0.0.1:{broker.port}" if kind == "nats" else f"127.0.0.1:{broker.port}"
+            node = self.node(kind, where)
+            self.await_up(node)
+            broker.process.send_signal(signal.SIGSTOP)
+            node.say("go")
+            wait_for("the silence to be noticed", lambda node=node: not node.is_up())
+            broker.process.send_signal(signal.SIGCONT)
+            self.await_up(node)
+            published = node.stop_publishing()
+            self.assertEqual(published[0][1], 0)  # none was refused
+            self.assertEqual(node.quit(), 0)
+
+    def test_the_end_without_a_server(self):
+        for kind in ("nats", "redis"):
+            node = self.node(kind, "nats://127.0.0.1:1" if kind == "nats" else "127.0.0.1:1")
+            wait_for("a refusal", lambda node=node: node.states)
+            node.say("go")
+            self.assertEqual(node.quit(), 0)
+
+    def test_bytes_of_others(self):
+        nats, redis = self.nats(), self.redis()
+        one = self.node("nats", f"nats://127.0.0.1:{nats.port}")
+        other = self.node("redis", f"127.0.0.1:{redis.port}")
+        self.await_up(one, other)
+        rubbish = b"\x00\xffTWSC\r\nnot a message of ours"
+        wait_for("subscriptions", lambda: all(n.look()[0]["subscriptions"] == 1 for n in (one, other)))
+        with socket.create_connection(("127.0.0.1", nats.port)) as s:
+            s.sendall(b'CONNECT {"verbose":false}\r\nPUB tws.all %d\r\n%s\r\nPING\r\n' % (len(rubbish), rubbish))
+            self.assertTrue(in_time(PATIENCE, lambda: one.look()[0]["foreign"] == 1))
+        with socket.create_connection(("127.0.0.1", redis.port)) as s:
+            s.sendall(b"*3\r\n$7\r\nPUBLISH\r\n$7\r\ntws.all\r\n$%d\r\n%s\r\n" % (len(rubbish), rubbish))
+            self.assertTrue(in_time(PATIENCE, lambda: other.look()[0]["foreign"] == 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
