@@ -1,8 +1,12 @@
 #include "base/alloc.h"
 
+#include <features.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 void *base_alloc(const tws_allocator *a, size_t size)
 {
@@ -63,4 +67,12 @@ void base_unmap(const tws_allocator *a, void *block, size_t size)
         a->release(block, a->arg);
     else
         munmap(block, size);
+}
+
+void base_trim(void *unused)
+{
+    (void)unused;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

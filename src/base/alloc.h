@@ -10,6 +10,9 @@ void *base_calloc(const tws_allocator *a, size_t size);
 void *base_resize(const tws_allocator *a, void *block, size_t size);
 void base_free(const tws_allocator *a, void *block);
 char *base_strdup(const tws_allocator *a, const char *text);
+/* Has malloc give back to the system what is free in its arenas, where it can. May take some
+ * milliseconds for each 100 MiB. */
+void base_trim(void *unused);
 
 /*
  * Page-sized blocks. The default maps them, so that a thread that only receives never enters

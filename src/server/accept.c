@@ -171,6 +171,8 @@ bool server_admit_locked(tws_server *s, const union net_peer *peer, struct serve
         return false;
     s->connections++;
     s->handshaking++;
+    if (s->connections > s->crowd)
+        s->crowd = s->connections;
     return true;
 }
 
