@@ -109,7 +109,7 @@ certs:
 	@echo '$(CERTS): ca.pem, server.pem, server.key and more; see scripts/certs.sh'
 
 test-build: $(call chosen,$(TEST_PROGS)) \
-	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py,$(TOOL_TESTS))),$(EXAMPLES)) \
+	$(if $(call chosen,$(TEST_DRIVERS) $(filter %docs_test.py %/limits_test.py,$(TOOL_TESTS))),$(EXAMPLES)) \
 	$(if $(call chosen,tests/integration/client_tls.py),$(DIAL)) \
 	$(if $(call chosen,tests/tools/soak_test.py),$(addprefix $(B)/tests/soak/,soak_server soak_client))
 test-run:

@@ -5,13 +5,13 @@ HOSTILE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(sort $(wildcard tests/hostile/*.c)
 
 .PHONY: hostile hostile-build
 
-## hostile: PEERS=N bad peers for SECONDS=N beside 100 good ones, on each kind of thread, plain and TLS; KINDS=, TLS=
+## hostile: PEERS=N bad peers for SECONDS=N beside 100 good ones, on each kind of thread, plain and TLS; TRIALS=light-tls only that
 hostile:
 	@scripts/deps.sh --quiet build test
 	@scripts/certs.sh $(CERTS)
 	@$(SUBMAKE) VARIANT=release hostile-build $(BUILD)/bench/load $(BUILD)/examples/echo
 	@$(PYTHON) tests/hostile/run.py --build $(BUILD) --certs $(CERTS) --peers '$(or $(PEERS),1000)' --seconds '$(SECONDS)' \
-	  $(if $(KINDS),--kinds '$(KINDS)') $(if $(TLS),--tls '$(TLS)')
+	  $(if $(TRIALS),--trials '$(TRIALS)') $(HOSTILE_ARGS)
 
 hostile-build: $(HOSTILE)
 
