@@ -204,6 +204,9 @@ def command(words):
         yield from options_known(words)
     elif words[0] == "python3":
         yield from [] if (ROOT / words[1]).is_file() else [f"there is no {words[1]}"]
+    elif words[0].startswith("build/fuzz/"):
+        source = words[0].removeprefix("build/fuzz/") + ".c"
+        yield from [] if glob.glob(PLACEHOLDER.sub("*", source), root_dir=ROOT) else [f"there is no {source}"]
     elif (ROOT / words[0]).is_file():
         yield from script(words)
     elif words[0] not in SYSTEM and not re.match(r"build/.*/[A-Z]{2,}$", words[0]):

@@ -9,11 +9,10 @@
 #include <zlib.h>
 
 #include "conn/conn.h"
-#include "conn/deflate.h"
 #include "fuzz.h"
+#include "lib/connection.h"
 #include "lib/memory_stream.h"
 #include "lib/reference.h"
-#include "wire/deflate.h"
 
 #define MESSAGES 24
 #define WIRE (1 << 19)
@@ -155,35 +154,24 @@ static void make_wire(struct run *r)
 
 static tws_conn *open_connection(struct run *r, uint8_t cuts)
 {
-    struct conn_env *env = conn_env_new(NULL, false);
-    struct conn_setup setup = {.env = env, .server = r->server};
-    struct deflate_params agreed = {
+    tws_deflate_options deflate;
+    tws_conn_options options;
+    struct fuzz_connection f = {.server = r->server, .options = &options, .deflate = &deflate};
+
+    f.agreed = (struct deflate_params){
         .server_bits = r->server ? r->bits_out : r->bits_in,
         .client_bits = r->server ? r->bits_in : r->bits_out,
         .server_no_takeover = r->server ? !r->takeover_out : !r->takeover_in,
         .client_no_takeover = r->server ? !r->takeover_in : !r->takeover_out,
     };
-    tws_deflate_options deflate;
-    tws_conn_options options;
-    tws_conn *c;
-    void *block;
-
     tws_deflate_options_init(&deflate);
     deflate.level = 1 + r->level % 9;
     deflate.memory_level = 9 - r->level % 9;
-    FUZZ_CHECK(env != NULL && conn_env_deflate(env, &deflate));
     memory_begin(r->wire, r->wire_len);
     memory.receives = fuzz_cuts_of(cuts);
     conn_options_init(&options);
     options.max_control_rate = 0;
-    setup.options = &options;
-    setup.stream = memory_open();
-    block = base_pool_get(&env->blocks);
-    c = r->server ? conn_init(block, &setup, env->blocks.block_size - sizeof(tws_conn))
-                  : conn_init_client(block, &setup);
-    conn_env_unref(env);
-    FUZZ_CHECK(conn_deflate_start(c, &agreed));
-    return c;
+    return fuzz_connect(&f);
 }
 
 static void write_back(struct run *r, tws_conn *c, const struct message *m)

@@ -6,11 +6,11 @@
  *
  * Input: two bytes of settings (role and cuts), then frames as they are on the wire.
  */
-#include <tws/tws.h>
 #include <wslay/wslay.h>
 
 #include "conn/conn.h"
 #include "fuzz.h"
+#include "lib/connection.h"
 #include "lib/frame_mutator.h"
 #include "lib/memory_stream.h"
 #include "lib/reference.h"
@@ -129,9 +129,8 @@ static bool on_ping(tws_conn *c, const void *data, size_t len, void *arg)
 
 static void run_ours(struct seen *s, bool server, const uint8_t *in, size_t len, uint8_t cuts)
 {
-    struct conn_env *env = conn_env_new(NULL, false);
-    struct conn_setup setup = {.env = env, .server = server};
     tws_conn_options options;
+    struct fuzz_connection f = {.server = server, .options = &options};
     tws_conn *c;
     tws_message m;
     tws_error e;
@@ -142,12 +141,7 @@ static void run_ours(struct seen *s, bool server, const uint8_t *in, size_t len,
     conn_options_init(&options);
     options.max_control_rate = 0;
     options.max_message = MAX_MESSAGE;
-    setup.options = &options;
-    setup.stream = memory_open();
-    c = server ? conn_init(base_pool_get(&env->blocks), &setup,
-                           env->blocks.block_size - sizeof(tws_conn))
-               : conn_init_client(base_pool_get(&env->blocks), &setup);
-    conn_env_unref(env);
+    c = fuzz_connect(&f);
     tws_set_ping_handler(c, on_ping, s);
     while ((err = tws_read_message(c, &m)) == TWS_OK)
         add(s, (uint8_t)m.opcode, m.data, m.len);

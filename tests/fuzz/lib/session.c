@@ -1,13 +1,9 @@
 #include "lib/session.h"
 
-#include <tws/deflate.h>
-#include <tws/tws.h>
-
 #include "conn/conn.h"
-#include "conn/deflate.h"
+#include "lib/connection.h"
 #include "lib/memory_stream.h"
 #include "lib/reference.h"
-#include "wire/deflate.h"
 
 /* What the settings' bytes decide. */
 enum { READS, RECEIVES, SENDS, LIMITS, WRITES, DEFLATE, ENDS, PAUSES };
@@ -107,47 +103,25 @@ static void open_memory(struct session *s, const uint8_t *wire, size_t len)
     memory.breaks_at = s->set[ENDS] & 32 ? 1 + (size_t)s->set[PAUSES] : 0;
 }
 
-/* Some of the bytes have come with the handshake. */
-static void feed(struct session *s)
-{
-    size_t n = s->set[ENDS] & 64 ? s->set[RECEIVES] : 0;
-
-    if (n > memory.in_len)
-        n = memory.in_len;
-    FUZZ_CHECK(conn_feed(s->conn, memory.in, n));
-    memory.in_at = n;
-}
-
 static void open_connection(struct session *s)
 {
-    bool light = (s->set[LIMITS] & 0x80) != 0;
-    struct conn_env *env = conn_env_new(NULL, light);
-    struct conn_setup setup = {.env = env, .server = s->server};
     tws_conn_options options;
     tws_deflate_options deflate;
-    size_t area;
-    void *block;
+    struct fuzz_connection f = {.server = s->server,
+                                .light = (s->set[LIMITS] & 0x80) != 0,
+                                .options = &options,
+                                .deflate = s->deflate ? &deflate : NULL,
+                                .fed = s->set[ENDS] & 64 ? s->set[RECEIVES] : 0};
 
-    FUZZ_CHECK(env != NULL);
     choose_deflate(s, &deflate);
-    if (s->deflate)
-        FUZZ_CHECK(conn_env_deflate(env, &deflate));
+    f.agreed = s->agreed;
     conn_options_init(&options);
     options.max_message = max_message(s);
     options.max_fragments = max_fragments(s);
     options.max_control_rate = 0; /* a clock decides about it */
     options.no_utf8_check = (s->set[LIMITS] & 0x40) != 0;
     options.read_timeout = s->set[PAUSES] & 8 ? 3600000 : 0;
-    setup.options = &options;
-    setup.stream = memory_open();
-    block = base_pool_get(&env->blocks);
-    FUZZ_CHECK(block != NULL);
-    area = env->area_min > 0 ? env->blocks.block_size - sizeof(tws_conn) : 0;
-    s->conn = s->server ? conn_init(block, &setup, area) : conn_init_client(block, &setup);
-    conn_env_unref(env);
-    feed(s);
-    if (s->deflate)
-        FUZZ_CHECK(conn_deflate_start(s->conn, &s->agreed));
+    s->conn = fuzz_connect(&f);
     tws_set_ping_handler(s->conn, on_ping, s);
 }
 
