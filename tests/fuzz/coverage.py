@@ -38,6 +38,8 @@ TARGETS = {
     "prometheus": ["src/metrics/prometheus.c"],
     "proxy": ["src/client/proxy.c", "src/client/proxy_socks.c"],
     "request": ["src/server/request.c"],
+    "request_parsed": ["src/wire/handshake_parsed.c", "src/server/upgrade.c", "src/server/verdict.c"],
+    "stream_read": ["src/conn/stream.c", "src/conn/read.c"],
     "url": ["src/wire/url.c", "src/client/redirect.c", "src/client/proxy_choice.c"],
     "utf8": ["src/wire/utf8.c", "src/wire/utf8_x86.c"],
 }

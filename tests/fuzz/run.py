@@ -23,7 +23,7 @@ MAX_LEN = 4096
 MAX_LEN_FRAMES = 20000
 # How lib/afl_mutator.c is to read an input: settings, masked, compressed.
 FORMATS = {"frames_server": "8 1 0", "frames_client": "8 0 0", "frames_deflate_server": "8 1 1",
-           "frames_deflate_client": "8 0 1", "frames_wslay": "2 1 0"}
+           "frames_deflate_client": "8 0 1", "frames_wslay": "2 1 0", "stream_read": "3 1 0"}
 
 
 def fixed_addresses():
