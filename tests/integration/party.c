@@ -118,7 +118,8 @@ bool party_complete(const struct party *p, size_t client, uint32_t publishers, u
 {
     const struct party_log *l = &p->logs[client];
     uint32_t *next = calloc(publishers, sizeof *next);
-    bool complete = next && !l->torn && atomic_load(&l->count) == (size_t)publishers * each;
+    /* The count first: what was noted before it was raised can be looked at. */
+    bool complete = next && atomic_load(&l->count) == (size_t)publishers * each && !l->torn;
 
     for (size_t i = 0; complete && i < l->count; i++) {
         struct party_note n = l->notes[i];

@@ -103,8 +103,8 @@ class Run(unittest.TestCase):
                                 {"server-kernel", "server-light", "client-kernel", "client-light"})
 
     def test_leaking_server_fails(self):
-        _, faults, _ = self.soak(10, ("light",), "leak", ("live_blocks",), load=400)
-        self.assertEqual(faults[-1:], ["server-light live_blocks rises"], faults)
+        _, faults, _ = self.soak(10, ("kernel",), "leak", ("live_blocks",), load=400)
+        self.assertEqual(faults[-1:], ["server-kernel live_blocks rises"], faults)
 
     def test_lost_descriptors_fail(self):
         calm = soak.CALM_S
