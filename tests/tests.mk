@@ -143,6 +143,7 @@ include tests/fuzz/fuzz.mk
 include tests/hostile/hostile.mk
 include tests/threads/threads.mk
 include tests/soak/soak.mk
+include tests/coverage.mk
 
 ## test-10g: 10 GiB as one message, each way and with each kind of thread, in less than 8 MiB of memory
 .PHONY: test-10g
