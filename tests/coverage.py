@@ -13,6 +13,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Percent of the lines of each folder of src/, as `make coverage` measures them: raise them with the tests. What is
 # left is mostly what to do when memory, threads or descriptors run out, which other tests reach (tests/fault).
 FLOORS = {
+    "base": 96,
+    "client": 93,
+    "cluster": 87,
+    "conn": 93,
+    "event": 97,
+    "hub": 97,
+    "metrics": 97,
+    "net": 92,
+    "server": 88,
+    "task": 92,
+    "wire": 98,
 }
 
 

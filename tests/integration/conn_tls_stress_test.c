@@ -188,6 +188,7 @@ static void *peer_main(void *arg)
 
     snprintf(url, sizeof url, "wss://%s/", p->load->s.address);
     tws_dial_options_init(&o);
+    o.conn.max_tls_updates = 0;
     o.tls = p->tls;
     o.conn.write_timeout = o.conn.close_timeout = 0;
     o.timeout = 0;
@@ -230,6 +231,7 @@ static void many_connections_whole_and_in_order(void **state)
     co.ca_pem_len = strlen(co.ca_pem);
     assert_ok(tws_tls_client_new(&tls, &co, NULL));
     support_server_options(&opt, serve, &l);
+    opt.upgrade.conn.max_tls_updates = 0;
     opt.tls = support_tls_server();
     opt.upgrade.conn.write_timeout = opt.upgrade.conn.close_timeout = 0;
     opt.upgrade.handshake_timeout = 0;
