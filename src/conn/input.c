@@ -137,7 +137,7 @@ static void shorten(tws_ms *period, tws_ms ms)
         *period = ms;
 }
 
-tws_ms conn_silence_period(tws_conn *c)
+static inline tws_ms silence_period(tws_conn *c)
 {
     tws_ms period = 0;
 
@@ -148,6 +148,11 @@ tws_ms conn_silence_period(tws_conn *c)
     if (c->in.borrowed || c->in.deep || (!c->drop && (c->msg.whole.block || conn_deflate_warm(c))))
         shorten(&period, INPUT_TRIM_MS);
     return period < PERIOD_MAX ? period : PERIOD_MAX;
+}
+
+tws_ms conn_silence_period(tws_conn *c)
+{
+    return silence_period(c);
 }
 
 /* A keepalive ping carries the time it was sent at, so that its pong gives the round trip. */
@@ -257,12 +262,17 @@ static tws_err ended_by_peer(tws_conn *c)
 }
 
 /* Held replies leave before the reader waits; they never wait for the reader. */
-void conn_before_wait(tws_conn *c)
+static inline void before_wait(tws_conn *c)
 {
     if (conn_out_len(c) > 0 || conn_queue_stranded(c))
         conn_kick(c);
     if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
         conn_tell_here(c->env);
+}
+
+void conn_before_wait(tws_conn *c)
+{
+    before_wait(c);
 }
 
 /* What a result of await or recv below zero means. TWS_OK: go on waiting. */
@@ -320,7 +330,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
     uint64_t rate = conn_limit(c, TWS_LIMIT_RATE);
     int64_t waited_from = rate > 0 ? base_clock_coarse_ns() : 0;
 
-    conn_before_wait(c);
+    before_wait(c);
     for (;;) {
         bool blocks;
         tws_err err;
@@ -333,7 +343,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
             return err;
         if (!c->in.area)
             conn_input_release(c);
-        n = net_stream_await(&c->stream, deadline, conn_silence_period(c));
+        n = net_stream_await(&c->stream, deadline, silence_period(c));
         blocks = n == 0 && net_stream_recv_waits(&c->stream);
         if (n == 0) {
             if (!direct && !make_room(c, (uint32_t)size))

@@ -21,7 +21,7 @@
 
 /* Somebody has the role. One that only pumps control frames gives it up as soon as there is more to
  * read, so this thread misses nothing by waiting for it. */
-static tws_err enter_behind(tws_conn *c, int64_t deadline)
+__attribute__((noinline, cold)) static tws_err enter_behind(tws_conn *c, int64_t deadline)
 {
     tws_err err = TWS_OK;
 
@@ -322,7 +322,7 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
     }
 }
 
-static tws_err read_message(tws_conn *c, tws_message *m, int64_t deadline)
+__attribute__((noinline)) static tws_err read_message(tws_conn *c, tws_message *m, int64_t deadline)
 {
     tws_err err = conn_reader_enter(c, deadline);
 

@@ -147,7 +147,7 @@ static tws_err write_ordered(tws_conn *c, tws_compression mode, struct conn_outg
 }
 
 static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mode,
-                             const struct iovec *iov, int count, bool checked, tws_ms ms)
+                             const struct iovec *iov, int count, tws_ms ms)
 {
     struct conn_outgoing o = {
         .frame = {.opcode = (uint8_t)opcode, .fin = true}, .iov = iov, .count = count, .ms = ms};
@@ -164,7 +164,8 @@ static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mod
     }
     if (max > 0 && o.payload > max)
         return TWS_ERR_MESSAGE_SIZE;
-    if (opcode == TWS_TEXT && c->check_utf8 && !checked && !text_valid(iov, count))
+    if (opcode == TWS_TEXT && c->check_utf8 &&
+        !(count == 1 && conn_own_view(c, iov->iov_base, iov->iov_len)) && !text_valid(iov, count))
         return TWS_ERR_TEXT;
     o.frame.len = o.payload;
     if (conn_deflate_wanted(c, mode, o.payload))
@@ -188,8 +189,7 @@ tws_err tws_write_message_as(tws_conn *c, tws_opcode opcode, tws_compression mod
 
     if (mode < TWS_COMPRESS_AUTO || mode > TWS_COMPRESS_ALWAYS)
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, mode, &iov, len > 0, conn_own_view(c, data, len),
-                         conn_timeout(c, TWS_TIMEOUT_WRITE));
+    return write_message(c, opcode, mode, &iov, len > 0, conn_timeout(c, TWS_TIMEOUT_WRITE));
 }
 
 tws_err tws_write_message_within(tws_conn *c, tws_opcode opcode, const void *data, size_t len,
@@ -199,8 +199,7 @@ tws_err tws_write_message_within(tws_conn *c, tws_opcode opcode, const void *dat
 
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, conn_deflate_mode(c), &iov, len > 0,
-                         conn_own_view(c, data, len), ms);
+    return write_message(c, opcode, conn_deflate_mode(c), &iov, len > 0, ms);
 }
 
 tws_err tws_write_text(tws_conn *c, const char *text)
@@ -212,7 +211,7 @@ tws_err tws_writev_message(tws_conn *c, tws_opcode opcode, const struct iovec *i
 {
     if (count < 0 || count > 1024 || (count > 0 && !iov))
         return TWS_ERR_ARGUMENT;
-    return write_message(c, opcode, conn_deflate_mode(c), iov, count, false,
+    return write_message(c, opcode, conn_deflate_mode(c), iov, count,
                          conn_timeout(c, TWS_TIMEOUT_WRITE));
 }
 
