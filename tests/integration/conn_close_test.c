@@ -331,7 +331,7 @@ static void test_close_wakes_reader(void **state)
 /* Over a Unix socket too, where an interrupt must not take the peer's answer away. */
 static void test_close_unix(void **state)
 {
-    static const char *const listen[] = {"unix:@tws-test-close"};
+    const char *const listen[] = {support_unix_address("close")};
     struct answerer a = {.answer = true};
     tws_server_options opt;
     struct reader rd;

@@ -383,7 +383,7 @@ static void test_control_flood(void **state)
 /* A peer that pings and never reads costs no more than one buffer. */
 static void test_pings_of_a_peer_that_does_not_read(void **state)
 {
-    static const char *const listen[] = {"unix:@tws-test-pings"};
+    const char *const listen[] = {support_unix_address("pings")};
     uint8_t wire[1000 * (4 + 6)];
     tws_server_options opt;
     struct reader rd;

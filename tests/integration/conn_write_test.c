@@ -283,7 +283,7 @@ static void test_stalled(void **state)
  * socket takes small messages whole or not at all. */
 static void check_full(tws_ms write_timeout)
 {
-    static const char *const listen[] = {"unix:@tws-test-full"};
+    const char *const listen[] = {support_unix_address("full")};
     tws_server_options opt;
     char text[1001];
     unsigned sent = 0;

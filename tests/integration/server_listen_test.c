@@ -39,7 +39,8 @@ static void test_addresses(void **state)
 {
     char path[] = "/tmp/tws-test-XXXXXX", file[64], unix_address[80];
     const char *addresses[] = {
-        "127.0.0.1:0", "[::1]:0", "localhost:0", unix_address, "unix:@tws-test-abstract", ":0"};
+        "127.0.0.1:0", "[::1]:0", "localhost:0", unix_address, support_unix_address("abstract"),
+        ":0"};
     struct support_census before = support_census();
     tws_server_options opt;
     struct support_server s;
@@ -223,8 +224,8 @@ static void test_wrong_options(void **state)
 
 static void test_addresses_of_a_connection(void **state)
 {
-    static const char *const addresses[] = {"[::1]:0"}, *const unix_listen[] = {
-                                                            "unix:@tws-test-who"};
+    static const char *const addresses[] = {"[::1]:0"};
+    const char *const unix_listen[] = {support_unix_address("who")};
     struct sockaddr_in6 in6;
     socklen_t len = sizeof in6;
     tws_server_options opt;
@@ -258,7 +259,7 @@ static void test_addresses_of_a_connection(void **state)
     assert_int_equal(tws_conn_peer_address(r.conn, text, sizeof text), 4);
     assert_string_equal(text, "unix");
     tws_conn_local_address(r.conn, text, sizeof text);
-    assert_string_equal(text, "unix:@tws-test-who");
+    assert_string_equal(text, unix_listen[0]);
     rig_close(&r);
 }
 
@@ -318,7 +319,7 @@ static void test_max_per_address(void **state)
 /* Addresses are counted apart, Unix peers not at all. */
 static void test_per_address_apart(void **state)
 {
-    static const char *const addresses[] = {"127.0.0.1:0", "[::1]:0", "unix:@tws-test-apart"};
+    const char *const addresses[] = {"127.0.0.1:0", "[::1]:0", support_unix_address("apart")};
     tws_server_options opt;
     struct support_server s;
     struct client c[5];

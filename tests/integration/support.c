@@ -5,8 +5,10 @@
 #include "conn/conn.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- Time ---- */
 
@@ -98,6 +100,14 @@ void support_server_options(tws_server_options *opt, tws_connection_fn fn, void 
     opt->listen_count = 1;
     opt->on_connection = fn;
     opt->arg = arg;
+}
+
+const char *support_unix_address(const char *name)
+{
+    static char address[64];
+
+    snprintf(address, sizeof address, "unix:@tws-test-%s-%d", name, (int)getpid());
+    return address;
 }
 
 void support_server_start(struct support_server *s, const tws_server_options *opt)

@@ -69,6 +69,9 @@ void support_assert_census(struct support_census before);
  */
 void support_server_options(tws_server_options *opt, tws_connection_fn fn, void *arg);
 
+/* An abstract Unix socket's address that no other program that runs has. Valid until the next call. */
+const char *support_unix_address(const char *name);
+
 struct support_server {
     tws_server *server;
     char address[160]; /* of its first listener */
