@@ -11,6 +11,8 @@
 
 #include <tws/queue.h>
 
+#include <sys/uio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,6 +36,20 @@ typedef void (*tws_release_fn)(void *data, size_t len, void *arg);
  */
 TWS_API tws_err tws_prepared_new(tws_prepared **out, tws_opcode opcode, const void *data,
                                  size_t len);
+
+/**
+ * Prepares a message that lies in several pieces, copying them together.
+ *
+ * @param out set to the message, with one reference; NULL on errors
+ * @param opcode TWS_TEXT or TWS_BINARY
+ * @param iov the pieces; not changed
+ * @param count how many; 0 to 1,024
+ * @return as tws_prepared_new().
+ * Threads: any.
+ * Ownership: give the message back with tws_prepared_unref().
+ */
+TWS_API tws_err tws_prepared_newv(tws_prepared **out, tws_opcode opcode, const struct iovec *iov,
+                                  int count);
 
 /**
  * Prepares a message from bytes that become the library's.

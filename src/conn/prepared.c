@@ -60,24 +60,63 @@ static tws_prepared *prepared_alloc(tws_opcode opcode, size_t len, size_t space)
     return p;
 }
 
+/* The pieces are read only for their len bytes in all; nothing of them is checked. */
+static tws_err prepared_copy(tws_prepared **out, tws_opcode opcode, const struct iovec *iov,
+                             int count, size_t len)
+{
+    tws_prepared *p = prepared_alloc(opcode, len, len + WIRE_FRAME_HEADER_MAX + 1);
+    uint8_t *at;
+
+    if (!p)
+        return TWS_ERR_MEMORY;
+    memcpy(p->space, p->header, p->hlen);
+    at = p->space + p->hlen;
+    p->payload = at;
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len > 0)
+            memcpy(at, iov[i].iov_base, iov[i].iov_len);
+        at += iov[i].iov_len;
+    }
+    *out = p;
+    return TWS_OK;
+}
+
 tws_err tws_prepared_new(tws_prepared **out, tws_opcode opcode, const void *data, size_t len)
 {
-    tws_prepared *p;
+    struct iovec all = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
     tws_err err;
 
     *out = NULL;
     err = check(opcode, data, len);
+    return err ? err : prepared_copy(out, opcode, &all, 1, len);
+}
+
+tws_err tws_prepared_newv(tws_prepared **out, tws_opcode opcode, const struct iovec *iov, int count)
+{
+    tws_prepared *p;
+    size_t len = 0;
+    tws_err err;
+
+    *out = NULL;
+    if (count < 0 || count > 1024 || (count > 0 && !iov))
+        return TWS_ERR_ARGUMENT;
+    for (int i = 0; i < count; i++) {
+        if ((!iov[i].iov_base && iov[i].iov_len > 0) || iov[i].iov_len > INT64_MAX - len)
+            return TWS_ERR_ARGUMENT;
+        len += iov[i].iov_len;
+    }
+    err = check(opcode, NULL, 0);
     if (err)
         return err;
-    p = prepared_alloc(opcode, len, len + WIRE_FRAME_HEADER_MAX + 1);
-    if (!p)
-        return TWS_ERR_MEMORY;
-    memcpy(p->space, p->header, p->hlen);
-    if (len > 0)
-        memcpy(p->space + p->hlen, data, len);
-    p->payload = p->space + p->hlen;
-    *out = p;
-    return TWS_OK;
+    err = prepared_copy(&p, opcode, iov, count, len);
+    if (err)
+        return err;
+    err = check(opcode, p->payload, len); /* of all together: a character may lie in two pieces */
+    if (err)
+        tws_prepared_unref(p);
+    else
+        *out = p;
+    return err;
 }
 
 tws_err tws_prepared_adopt(tws_prepared **out, tws_opcode opcode, void *data, size_t len,

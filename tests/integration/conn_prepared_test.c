@@ -68,6 +68,43 @@ static void test_life(void **state)
     tws_prepared_unref(p);
 }
 
+static void test_pieces(void **state)
+{
+    /* "grüße" with a character in two pieces, and an empty one between them */
+    struct iovec iov[] = {{"gr\xc3", 3},
+                          {NULL, 0},
+                          {"\xbc\xc3\x9f"
+                           "e",
+                           4}};
+    tws_prepared *p;
+    size_t len;
+
+    (void)state;
+    assert_ok(tws_prepared_newv(&p, TWS_TEXT, iov, 3));
+    assert_memory_equal(tws_prepared_data(p, &len),
+                        "gr\xc3\xbc\xc3\x9f"
+                        "e",
+                        7);
+    assert_int_equal(len, 7);
+    tws_prepared_unref(p);
+    assert_ok(tws_prepared_newv(&p, TWS_BINARY, NULL, 0));
+    assert_non_null(tws_prepared_data(p, &len));
+    assert_int_equal(len, 0);
+    tws_prepared_unref(p);
+
+    assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 1), TWS_ERR_TEXT);
+    assert_null(p);
+    assert_err(tws_prepared_newv(&p, (tws_opcode)8, iov, 3), TWS_ERR_ARGUMENT);
+    assert_err(tws_prepared_newv(&p, TWS_TEXT, NULL, 1), TWS_ERR_ARGUMENT);
+    assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, -1), TWS_ERR_ARGUMENT);
+    assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 1025), TWS_ERR_ARGUMENT);
+    iov[1].iov_len = 1;
+    assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 3), TWS_ERR_ARGUMENT);
+    iov[1] = (struct iovec){"x", SIZE_MAX - 5};
+    assert_err(tws_prepared_newv(&p, TWS_BINARY, iov, 3), TWS_ERR_ARGUMENT);
+    assert_null(p);
+}
+
 /* ---- Plain ---- */
 
 static void test_plain(void **state)
@@ -549,6 +586,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_queued),
         cmocka_unit_test(test_release_unlocked),
