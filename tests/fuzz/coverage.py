@@ -20,6 +20,7 @@ INFLATE = ["src/conn/inflate.c", "src/conn/inflate_read.c", "src/conn/zstream.c"
 # What each is for, of the library's sources.
 TARGETS = {
     "close_frame": ["src/wire/close.c"],
+    "cluster_message": ["src/cluster/message.c"],
     "deflate_frames": INFLATE + ["src/conn/deflate.c", "src/conn/writer.c"],
     "deflate_offer": ["src/wire/deflate.c", "src/wire/extension.c", "src/wire/token.c"],
     "deflate_zlib": INFLATE + ["src/conn/deflate.c", "src/conn/writer.c"],
@@ -32,6 +33,7 @@ TARGETS = {
                          "src/client/response.c", "src/wire/handshake_verify.c"],
     "handshake_server": ["src/server/upgrade.c", "src/server/request.c", "src/server/reply.c",
                          "src/wire/handshake.c", "src/wire/handshake_write.c"],
+    "handoff": ["src/server/handoff_record.c"],
     "http_head": ["src/wire/http.c", "src/wire/handshake.c", "src/wire/token.c"],
     "inflate": INFLATE,
     "origin": ["src/wire/origin.c"],
