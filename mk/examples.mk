@@ -2,9 +2,11 @@
 # (examples/NAME.html) is turned into a list of bytes: `#include "NAME.html.inc"` between braces.
 
 EXAMPLE_PARTS := $(sort $(wildcard examples/*_*.c))
-# json.c wants a library that nothing else here needs.
-HAVE_JANSSON := $(shell printf '\043include <jansson.h>\n' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
-EXAMPLE_SRCS := $(sort $(filter-out $(EXAMPLE_PARTS) $(if $(HAVE_JANSSON),,examples/json.c),$(wildcard examples/*.c)))
+# These want a library that nothing else here needs.
+has_header = $(shell printf '\043include <$(1)>\n' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+EXAMPLES_WITHOUT := $(if $(call has_header,jansson.h),,examples/json.c) \
+	$(if $(call has_header,microhttpd.h),,examples/microhttpd.c)
+EXAMPLE_SRCS := $(sort $(filter-out $(EXAMPLE_PARTS) $(EXAMPLES_WITHOUT),$(wildcard examples/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(EXAMPLE_SRCS))
 EXAMPLE_PAGES := $(patsubst examples/%,$(B)/gen/%.inc,$(sort $(wildcard examples/*.html)))
 EXAMPLE_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(EXAMPLE_SRCS) $(EXAMPLE_PARTS))
@@ -24,6 +26,7 @@ $(foreach name,$(notdir $(EXAMPLES)),$(eval $(B)/examples/$(name): \
 	$(patsubst %.c,$(B)/obj/%.o,$(filter examples/$(name)_%,$(EXAMPLE_PARTS)))))
 
 $(B)/examples/json: private LIBS += -ljansson
+$(B)/examples/microhttpd: private LIBS += -lmicrohttpd
 $(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)

@@ -38,6 +38,7 @@ check hdr:cmocka.h libcmocka-dev
 check hdr:nats/nats.h libnats-dev
 check hdr:hiredis/hiredis.h libhiredis-dev
 check hdr:jansson.h libjansson-dev
+check hdr:microhttpd.h libmicrohttpd-dev
 fuzz cmd:/usr/bin/python3 python3
 fuzz cmd:clang clang
 fuzz rt:fuzzer libclang-rt-dev
@@ -67,6 +68,7 @@ interop cmd:node nodejs
 interop cmd:npm npm
 interop cmd:go golang-go
 interop hdr:libwebsockets.h libwebsockets-dev
+interop hdr:microhttpd.h libmicrohttpd-dev
 interop cmd:/usr/sbin/nginx nginx-light
 interop cmd:/usr/sbin/haproxy haproxy
 interop cmd:/usr/bin/tinyproxy tinyproxy-bin

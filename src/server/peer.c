@@ -132,7 +132,8 @@ static void count_ended(struct server_peer *p)
     pthread_mutex_lock(&s->mu);
     tws_conn_stats(p->conn, &stats);
     server_add_stats(&s->totals.ended, &stats);
-    s->totals.closed[close_index(e.close_code)]++;
+    if (e.code != TWS_ERR_HANDED_OVER) /* else it lives on */
+        s->totals.closed[close_index(e.close_code)]++;
     s->totals.passed[passed]++;
     error = (size_t)-e.code;
     if (error < SERVER_ERRORS && e.code != TWS_ERR_CLOSED && e.code != TWS_ERR_PEER_CLOSED)
