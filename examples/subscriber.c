@@ -42,9 +42,14 @@ static void follow(tws_conn *c, void *arg)
             tws_cancel_now(settings.cancel); /* ends tws_reconnect(), which closes the connection */
         }
     }
-    tws_error e;
-    tws_conn_error(c, &e);
-    fprintf(stderr, "subscriber: %s\n", e.text);
+}
+
+/* Why there is no connection, and for how long. */
+static void tell(const tws_error *e, uint32_t failures, tws_ms pause, void *arg)
+{
+    (void)failures;
+    (void)arg;
+    fprintf(stderr, "subscriber: %s; again in %.1f s\n", e->text, (double)pause / 1000);
 }
 
 /* Ctrl-C: a signal handler may not cancel, a thread that waits for the signal may. */
@@ -123,6 +128,7 @@ int main(int argc, char **argv)
     tws_dial_options_init(&dial);
     tws_reconnect_options_init(&again);
     dial.conn.ping_interval = dial.conn.ping_timeout = 10000;
+    again.on_pause = tell;
     read_options(argc, argv, &dial, &again);
     setvbuf(stdout, NULL, _IOLBF, 0);
 

@@ -315,6 +315,13 @@ TWS_API void tws_response_free(tws_response *r);
 
 /* ---- Staying connected ---- */
 
+/*
+ * Told before each pause of tws_reconnect(), on its thread: how the dial failed, or how the connection
+ * ended (`failures` is 0 then, else dials in a row that have failed), and how long the pause will be.
+ * May call tws_cancel_now().
+ */
+typedef void (*tws_pause_fn)(const tws_error *error, uint32_t failures, tws_ms pause, void *arg);
+
 typedef struct tws_reconnect_options {
     size_t size; /* set by the initialiser */
     /*
@@ -327,7 +334,9 @@ typedef struct tws_reconnect_options {
     tws_ms max_delay;      /* default 30,000; 0: it goes on doubling */
     uint32_t max_attempts; /* give up after so many failed dials in a row; default 0: never */
     tws_ms stable_after;   /* default 10,000; 0: every connection counts as one that lasted */
-    uint64_t reserved[8];
+    tws_pause_fn on_pause; /* default NULL */
+    void *pause_arg;       /* handed to it */
+    uint64_t reserved[6];
 } tws_reconnect_options;
 
 /**

@@ -139,6 +139,7 @@ static void serve(struct reconnect *r, tws_conn *c)
     } else {
         conn_finish(c, TWS_CLOSE_GOING_AWAY);
     }
+    tws_conn_error(c, r->error);
     tws_conn_unref(c);
     r->failures = 0;
     if (base_clock_ns() - began >= r->o.stable_after * BASE_NS_PER_MS)
@@ -170,6 +171,8 @@ static bool wait_a_while(struct reconnect *r)
     if (!base_random(&random, sizeof random))
         random = (uint64_t)base_clock_ns();
     ms = reconnect_delay(&r->o, r->unstable, random);
+    if (r->o.on_pause)
+        r->o.on_pause(r->error, r->failures, ms, r->o.pause_arg);
     task_park_init(&park);
     if (!task_cancel_join(&link, r->cancel, wake, &park))
         return false;

@@ -211,6 +211,48 @@ static void test_success_counts_anew(void **state)
     assert_int_equal(l.runs, 4);
 }
 
+struct pauses {
+    tws_err code[8];
+    uint32_t failures[8];
+    int count;
+    bool as_asked; /* each with a sentence, and no longer than max_delay */
+};
+
+static void on_pause(const tws_error *error, uint32_t failures, tws_ms pause, void *arg)
+{
+    struct pauses *p = arg;
+
+    p->as_asked = p->as_asked && error->text[0] != '\0' && pause >= 0 && pause <= 1;
+    if (p->count < 8) {
+        p->code[p->count] = error->code;
+        p->failures[p->count] = failures;
+    }
+    p->count++;
+}
+
+static void test_tells_of_pauses(void **state)
+{
+    struct pauses p = {.as_asked = true};
+    struct loop l;
+
+    (void)state;
+    loop_init(&l, talk);
+    l.dial.connect = connect_sometimes;
+    l.refuse = 3;
+    l.stop_after = 2;
+    l.opt.on_pause = on_pause;
+    l.opt.pause_arg = &p;
+    loop_start(&l);
+    loop_end(&l, TWS_ERR_CANCELLED); /* refused, refused, served; and the same once more */
+    assert_int_equal(p.count, 5);
+    assert_true(p.as_asked);
+    for (int i = 0; i < 5; i++) {
+        bool served = i == 2;
+        assert_int_equal(p.code[i], served ? TWS_ERR_PEER_CLOSED : TWS_ERR_CONNECT);
+        assert_int_equal(p.failures[i], served ? 0 : i % 3 + 1);
+    }
+}
+
 /* Would they count as failures, the last waits would take longer than the universe. */
 static void test_what_lasted_counts_anew(void **state)
 {
@@ -339,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_success_counts_anew),
+        cmocka_unit_test(test_tells_of_pauses),
         cmocka_unit_test(test_what_lasted_counts_anew),
         cmocka_unit_test(test_cancel_wakes_the_wait),
         cmocka_unit_test(test_cancel_goes_away),

@@ -86,7 +86,7 @@ class Ticker(unittest.IsolatedAsyncioTestCase):
         follower = self.subscribe(address, "--pause", "10")
         for how in (signal.SIGTERM, signal.SIGKILL):
             ticker.end(how)
-            wait_for("the end", lambda: not follower.errors[-1].startswith("subscriber: connected"))
+            wait_for("the end", lambda: "again in" in follower.errors[-1])
             ticker, _ = start(self, "ticker", "--interval", "5", "A", listen=address)
             before = len(follower.lines)
             wait_for("new prices", lambda n=before: len(follower.lines) > n)
@@ -105,6 +105,7 @@ class Ticker(unittest.IsolatedAsyncioTestCase):
         status, output, errors = run("subscriber", "--attempts", "2", "--pause", "1", f"ws://{address}/", "A")
         self.assertEqual((status, output), (1, ""))
         self.assertIn("refused", errors)
+        self.assertIn("again in", errors)
 
 
 class Json(unittest.IsolatedAsyncioTestCase):
