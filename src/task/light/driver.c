@@ -253,7 +253,7 @@ static int wait_ms(struct light_carrier *c)
 {
     int64_t next, ms;
 
-    if (c->ready.head)
+    if (c->ready.head || c->later.head)
         return 0;
     next = light_wheel_next(&c->wheel);
     if (next == INT64_MAX)
@@ -296,21 +296,20 @@ static bool run_ready(struct light_driver *d, struct light_carrier *c)
 {
     struct light_task *last = c->ready.tail;
     struct light_task *t;
-    int patient = 0;
 
-    while ((t = list_pop(&c->ready))) {
+    while (last && (t = list_pop(&c->ready))) {
         bool stop_here = t == last;
 
-        if ((t->patient || t->spent) && patient++ >= PATIENT_MAX) {
-            list_push(&c->ready, t);
-        } else {
-            t->spent = false;
-            if (!run_task(d, c, t))
-                return false;
-        }
+        if (t->patient || t->spent)
+            list_push(&c->later, t);
+        else if (!run_task(d, c, t))
+            return false;
         if (stop_here)
             break;
     }
+    for (int i = 0; i < PATIENT_MAX && (t = list_pop(&c->later)); i++)
+        if (!run_task(d, c, t))
+            return false;
     return true;
 }
 
@@ -331,7 +330,7 @@ static void run_carrier(struct light_driver *d)
             return;
         atomic_fetch_add_explicit(&c->busy_ns, (uint64_t)(base_clock_ns() - begin),
                                   memory_order_relaxed);
-        if (!c->ready.head)
+        if (!c->ready.head && !c->later.head)
             light_pace_pause(c);
     }
 }

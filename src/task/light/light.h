@@ -34,7 +34,7 @@ struct light_task {
     void *arg;
     _Atomic uint64_t label; /* for the log: what the application calls it */
     bool patient;           /* its own: see task_patient() */
-    bool spent;             /* has had more than its share: patient until it has run again */
+    bool spent;             /* receives much at a time, or without end: as patient */
     int saved_errno;
     uint32_t ran_in;      /* the window of its carrier's pace that counted it */
     _Atomic bool running; /* its context is not saved yet: whoever resumes it waits */
@@ -82,6 +82,7 @@ struct light_carrier {
     int epoll_fd, wake_fd;
     _Atomic uint64_t state;   /* generation << 32 | run << 1 | mode */
     struct light_list ready;  /* driver's */
+    struct light_list later;  /* ready too, but with patience */
     struct light_wheel wheel; /* driver's */
     int64_t now;              /* driver's: when the present round began */
     struct light_pace pace;   /* driver's */

@@ -11,6 +11,9 @@
 
 /* Receives in a row that found the socket full, before other light threads have their turn. */
 #define STREAK_MAX 4
+/* Who receives so much at a time is busy, until it receives little. */
+#define BUSY_BYTES 8192
+#define LITTLE_BYTES 2048
 
 int light_socket_init(struct task_socket *s, struct task_runtime *rt)
 {
@@ -166,10 +169,22 @@ int light_await(struct task_socket *s, int64_t deadline, tws_ms period)
     return r == -ETIMEDOUT && end != deadline ? -EAGAIN : r;
 }
 
+static void note_received(ssize_t n)
+{
+    struct light_task *t = light_current();
+
+    if (t && n >= BUSY_BYTES)
+        t->spent = true;
+    else if (t && n >= 0 && n < LITTLE_BYTES)
+        t->spent = false;
+}
+
 ssize_t light_recv(struct task_socket *s, void *buf, size_t len)
 {
     struct light_socket *ls = s->light;
     ssize_t n = task_recv_now(s->fd, buf, len);
+
+    note_received(n);
 
     /* A receive that did not fill its buffer has emptied the socket; what comes later is a new edge.
      * Only an end of input may be behind the data without one. */
