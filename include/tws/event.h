@@ -28,6 +28,8 @@
  *     tws_events_wait(c, TWS_NO_LIMIT);       // on_close has returned
  *     tws_conn_unref(c);
  *
+ * A connection that was given to another process (handoff.h) ends here with TWS_ERR_HANDED_OVER.
+ *
  * C has no panics that could be caught: a handler that crashes takes the process with it.
  */
 #ifndef TWS_EVENT_H
