@@ -85,21 +85,31 @@ static inline uint32_t fuzz_random(uint32_t *state, uint32_t n)
     return *state % n;
 }
 
+/* Small pieces of one thing are enough after so many: the rest comes in larger ones, or runs would be
+ * slow for nothing. */
+#define FUZZ_PIECES 500
+#define FUZZ_LARGE_PIECE 4096
+
 /* Where a stream of bytes is cut into pieces. */
 struct fuzz_cuts {
     uint8_t style; /* 0: nowhere; 1: behind each byte; else at random, in pieces below 2^style */
     uint32_t state;
+    uint32_t count;
 };
 
 static inline struct fuzz_cuts fuzz_cuts_of(uint8_t byte)
 {
-    return (struct fuzz_cuts){byte & 15, 0x9e3779b9u ^ byte};
+    return (struct fuzz_cuts){byte & 15, 0x9e3779b9u ^ byte, 0};
 }
 
 static inline size_t fuzz_next_cut(struct fuzz_cuts *cuts)
 {
-    if (cuts->style < 2)
-        return cuts->style ? 1 : SIZE_MAX;
+    if (cuts->style == 0)
+        return SIZE_MAX;
+    if (++cuts->count > FUZZ_PIECES)
+        return FUZZ_LARGE_PIECE;
+    if (cuts->style == 1)
+        return 1;
     return 1 + fuzz_random(&cuts->state, 1u << cuts->style);
 }
 

@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, size};
     uint8_t settings = fuzz_byte(&in);
-    struct fuzz_cuts cuts = fuzz_cuts_of(fuzz_byte(&in)), whole = {0, 0};
+    struct fuzz_cuts cuts = fuzz_cuts_of(fuzz_byte(&in)), whole = {0};
     struct http_limits limits = limits_of(settings);
     struct http_field fields[2][MAX_FIELDS];
     struct http_head once, pieces;

@@ -29,19 +29,25 @@ static int decode_one(const uint8_t *p, size_t len, size_t *used)
     return n <= len ? 0 : 1;
 }
 
+/* From *at on, which is moved behind the last whole character. */
+static int text_from(const uint8_t *text, size_t len, size_t *at)
+{
+    while (*at < len) {
+        size_t used;
+        int result = decode_one(text + *at, len - *at, &used);
+
+        if (result != 0)
+            return result;
+        *at += used;
+    }
+    return 0;
+}
+
 int reference_text(const uint8_t *text, size_t len)
 {
     size_t at = 0;
 
-    while (at < len) {
-        size_t used;
-        int result = decode_one(text + at, len - at, &used);
-
-        if (result != 0)
-            return result;
-        at += used;
-    }
-    return 0;
+    return text_from(text, len, &at);
 }
 
 bool reference_code_valid(unsigned code)
@@ -70,7 +76,7 @@ static void check_text(struct reference *r, bool last)
 
     if (r->now.opcode != 1 || r->any_text)
         return;
-    result = reference_text(r->room + r->now.at, r->now.len);
+    result = text_from(r->room + r->now.at, r->now.len, &r->text_at);
     if (result < 0 || (last && result > 0))
         r->fault |= REFERENCE_TEXT;
 }
@@ -144,6 +150,7 @@ static unsigned begin_message(struct reference *r, uint8_t first)
     r->now = (struct reference_message){
         .opcode = first & 15, .compressed = (first & 0x40) != 0, .at = r->used};
     r->wire_len = 0;
+    r->text_at = 0;
     r->small = 0;
     r->boundary = true;
     if (r->now.compressed && !r->z_open) {

@@ -58,6 +58,7 @@ struct reference {
     bool open;
     struct reference_message now;
     uint64_t wire_len;
+    size_t text_at; /* so much has been checked */
     uint32_t small;
     unsigned fault; /* that its inflated bytes have shown */
     z_stream z;

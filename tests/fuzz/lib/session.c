@@ -169,7 +169,7 @@ static tws_err read_whole(struct session *s, bool take, tws_opcode *opcode)
  * keeps only whole ones. */
 static tws_err read_pieces(struct session *s, tws_opcode *opcode)
 {
-    size_t size = (size_t)1 << (s->set[READS] >> 4), len = 0, n = 1;
+    size_t size = (size_t)1 << (s->set[READS] >> 4), len = 0, n = 1, pieces = 0;
     uint8_t *piece = malloc(size);
     tws_err err;
 
@@ -183,6 +183,12 @@ static tws_err read_pieces(struct session *s, tws_opcode *opcode)
         FUZZ_CHECK(len + n <= max_message(s) + 1);
         memcpy(s->got + len, piece, n);
         len += n;
+        if (++pieces == FUZZ_PIECES && size < FUZZ_LARGE_PIECE) {
+            free(piece);
+            size = FUZZ_LARGE_PIECE;
+            piece = malloc(size);
+            FUZZ_CHECK(piece != NULL);
+        }
     }
     free(piece);
     if (!err)
@@ -232,14 +238,17 @@ static tws_err read_one(struct session *s, tws_opcode *opcode, bool *skipped)
 
 static tws_err write_pieces(struct session *s, tws_opcode opcode, tws_compression mode)
 {
-    size_t step = (size_t)1 << (s->set[WRITES] >> 4);
+    size_t step = (size_t)1 << (s->set[WRITES] >> 4), pieces = 0;
     tws_writer *w;
     tws_err err = tws_next_writer_as(s->conn, opcode, mode, &w), closed;
 
     if (err != TWS_OK)
         return err;
-    for (size_t at = 0; at < s->got_len && err == TWS_OK; at += step)
+    for (size_t at = 0; at < s->got_len && err == TWS_OK; at += step) {
+        if (++pieces == FUZZ_PIECES && step < FUZZ_LARGE_PIECE)
+            step = FUZZ_LARGE_PIECE;
         err = tws_writer_write(w, s->got + at, at + step < s->got_len ? step : s->got_len - at);
+    }
     closed = tws_writer_close(w);
     return err != TWS_OK ? err : closed;
 }
