@@ -1,8 +1,9 @@
 # Adapters for brokers, each a library of its own that needs only the public headers. One is built when the header of
 # the broker's library is there: Debian's libnats-dev, libhiredis-dev. BROKERS='nats' chooses, BROKERS= builds none.
 
-has_header = $(shell printf '\#include <$(1)>\n' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
-BROKERS ?= $(if $(call has_header,nats/nats.h),nats) $(if $(call has_header,hiredis/hiredis.h),redis)
+ifeq ($(origin BROKERS),undefined)
+BROKERS := $(strip $(if $(call has_header,nats/nats.h),nats) $(if $(call has_header,hiredis/hiredis.h),redis))
+endif
 
 BROKER_LIBS_nats := -lnats
 BROKER_LIBS_redis := -lhiredis

@@ -21,7 +21,8 @@ check-contracts:
 check-headers:
 	@scripts/check-headers.sh
 check-exports: lib $(OBJECTS_LIB)
-	@$(PYTHON) scripts/check-exports.py $(SHARED_LIB) $(STATIC_LIB) $(OBJECTS_LIB)
+	@$(PYTHON) scripts/check-exports.py $(SHARED_LIB) $(STATIC_LIB) $(OBJECTS_LIB) \
+	  $(foreach b,$(BROKERS),$(b) $(B)/libtws_$(b).so.$(VERSION) $(B)/libtws_$(b).a)
 check-install: lib man
 	@MAKE='$(MAKE)' CC='$(CC)' scripts/check-install.sh $(abspath $(B)/install-check)
 check-size:

@@ -3,9 +3,9 @@
 
 EXAMPLE_PARTS := $(sort $(wildcard examples/*_*.c))
 # These want a library that nothing else here needs.
-has_header = $(shell printf '\043include <$(1)>\n' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 EXAMPLES_WITHOUT := $(if $(call has_header,jansson.h),,examples/json.c) \
-	$(if $(call has_header,microhttpd.h),,examples/microhttpd.c)
+	$(if $(call has_header,microhttpd.h),,examples/microhttpd.c) \
+	$(if $(BROKERS),,examples/cluster.c)
 EXAMPLE_SRCS := $(sort $(filter-out $(EXAMPLE_PARTS) $(EXAMPLES_WITHOUT),$(wildcard examples/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(EXAMPLE_SRCS))
 EXAMPLE_PAGES := $(patsubst examples/%,$(B)/gen/%.inc,$(sort $(wildcard examples/*.html)))
@@ -27,9 +27,12 @@ $(foreach name,$(notdir $(EXAMPLES)),$(eval $(B)/examples/$(name): \
 
 $(B)/examples/json: private LIBS += -ljansson
 $(B)/examples/microhttpd: private LIBS += -lmicrohttpd
+$(B)/obj/examples/cluster.o: private ROOM_CPP := -Iexamples -I$(B)/gen $(BROKERS:%=-DWITH_%)
+$(B)/examples/cluster: private LIBS := $(foreach b,$(BROKERS),$(BROKER_LIBS_$(b))) $(LIBS)
+$(B)/examples/cluster: $(BROKER_STATIC)
 $(EXAMPLES): $(B)/examples/%: $(B)/obj/examples/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(filter %.o,$^) $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) $(LIBS) -o $@
 
 -include $(EXAMPLE_OBJS:.o=.d)

@@ -90,6 +90,9 @@ ALL_LDFLAGS = -pthread $(VARIANT_LDFLAGS) $(LDFLAGS)
 
 COMPILE = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP
 
+# "yes" when the compiler finds a header.
+has_header = $(shell printf '\043include <$(1)>\n' | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+
 # Objects depend on this file, which changes when the compiler or a flag does: gcc and clang can share a tree.
 FLAGS_STAMP := $(B)/flags.txt
 FLAGS_TEXT := $(CC) | $(ALL_CPPFLAGS) | $(ALL_CFLAGS) | $(ALL_LDFLAGS)

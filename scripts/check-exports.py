@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Both forms of the library export exactly what the headers declare, and there is no global state.
+"""Both forms of each library export exactly what its headers declare, and there is no global state.
 
-usage: check-exports.py SHARED_LIB STATIC_LIB OBJECTS_LIB      the last: an archive of the single objects
+usage: check-exports.py SHARED_LIB STATIC_LIB OBJECTS_LIB [NAME SHARED STATIC]...
+
+OBJECTS_LIB: an archive of the single objects. NAME: of a library for what include/tws/NAME.h declares.
 """
 
 import re
@@ -40,16 +42,25 @@ def writable(objects):
     return found
 
 
+def differences(declared, shared, static):
+    for path, have in ((shared, exported("-D", shared)), (static, exported("-g", static))):
+        yield from (f"{path}: {name} is declared TWS_API but not exported" for name in sorted(declared - have))
+        yield from (f"{path}: {name} is exported but not declared TWS_API" for name in sorted(have - declared))
+
+
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) < 4 or len(sys.argv) % 3 != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    shared, static, objects = sys.argv[1:]
-    declared = {fn.name for h in headers.read_headers() for fn in h.functions}
+    shared, static, objects = sys.argv[1:4]
+    by_header = {h.include: {fn.name for fn in h.functions} for h in headers.read_headers()}
     faults = []
-    for path, have in ((shared, exported("-D", shared)), (static, exported("-g", static))):
-        faults += [f"{path}: {name} is declared TWS_API but not exported" for name in sorted(declared - have)]
-        faults += [f"{path}: {name} is exported but not declared TWS_API" for name in sorted(have - declared)]
+    for name in ("nats", "redis"):  # of libraries of their own, which may not have been built
+        own = by_header.pop(f"tws/{name}.h", set())
+        at = sys.argv.index(name, 4) if name in sys.argv[4:] else None
+        faults += differences(own, *sys.argv[at + 1:at + 3]) if at else []
+    declared = set().union(*by_header.values())
+    faults += differences(declared, shared, static)
     faults += [f"{objects}({member}): {name} is global state ({section})" for member, section, name
                in writable(objects) if (member, re.sub(r"\.\d+$", "", name)) not in ALLOWED_GLOBALS]
     soname = re.search(r"SONAME\s+(\S+)", run("objdump", "-p", shared))

@@ -91,12 +91,13 @@ $(B)/tests/interop/cluster_crowd: $(B)/obj/tests/interop/cluster_crowd.o $(B)/ob
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -lpthread -o $@
 -include $(CLUSTER_PROGS:$(B)/%=$(B)/obj/%.d)
 
-## cluster-run: 3 nodes, 3,000 clients, brokers killed and restarted; SECONDS=300, CLUSTER_ARGS='--broker redis'
+## cluster-run: 3 nodes, 3,000 clients, brokers killed and restarted; SECONDS=300, BROKER=redis
 .PHONY: cluster-run cluster-run-build
 cluster-run:
 	@scripts/deps.sh --quiet build interop
 	@$(SUBMAKE) VARIANT=release cluster-run-build
-	@TWS_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/interop/_cluster.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS)) $(CLUSTER_ARGS)
+	@TWS_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/interop/_cluster.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS)) \
+	  --broker $(or $(BROKER),nats)
 cluster-run-build: $(CLUSTER_PROGS)
 
 interop-build: $(EXAMPLES) $(DIAL) $(CLUSTER_PROGS)

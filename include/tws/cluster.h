@@ -1,11 +1,15 @@
 /*
  * cluster.h: rooms that span processes and machines, through a broker that exists already.
  *
- *     tws_broker broker;
- *     tws_nats_open(&broker, NULL, &error);                   // tws/nats.h; or tws/redis.h
- *     tws_cluster_new(&cluster, hub, &broker, NULL, &error);
- *     tws_hub_join(hub, c, "lobby");                          // as ever
- *     tws_cluster_publish_message(cluster, "lobby", TWS_TEXT, text, len, NULL, NULL);
+ *     static tws_hub *hub;
+ *     static tws_cluster *cluster; // of the hub and a broker: tws/nats.h, tws/redis.h
+ *     static void talk(tws_conn *c, void *arg)
+ *     {
+ *         tws_message m;
+ *         tws_hub_join(hub, c, "lobby");
+ *         while (tws_read_message(c, &m) == TWS_OK)
+ *             tws_cluster_publish_message(cluster, "lobby", m.opcode, m.data, m.len, NULL, NULL);
+ *     }
  *
  * A cluster belongs to one hub and makes this process a node. What is published with
  * tws_cluster_publish() goes to the members here, through the hub, and through the broker to the

@@ -1,12 +1,19 @@
 /*
  * nats.h: NATS as the broker of a cluster. In a library of its own, libtws_nats, on libnats.
  *
- *     tws_nats_options opt;
- *     tws_nats_options_init(&opt);
- *     opt.urls = (const char *const[]){"nats://10.0.0.1:4222", "nats://10.0.0.2:4222"};
- *     opt.url_count = 2;
- *     tws_nats_open(&broker, &opt, &error);
- *     tws_cluster_new(&cluster, hub, &broker, NULL, &error);
+ *     #include <tws/nats.h>
+ *     static tws_err begin(tws_cluster **cluster, tws_hub *hub, tws_error *error)
+ *     {
+ *         static const char *const urls[] = {"nats://10.0.0.1:4222", "nats://10.0.0.2:4222"};
+ *         tws_nats_options opt;
+ *         tws_broker broker;
+ *         tws_err err;
+ *         tws_nats_options_init(&opt);
+ *         opt.urls = urls;
+ *         opt.url_count = 2;
+ *         err = tws_nats_open(&broker, &opt, error);
+ *         return err ? err : tws_cluster_new(cluster, hub, &broker, NULL, error);
+ *     }
  *
  * Build with `pkg-config --cflags --libs tws-nats`.
  *

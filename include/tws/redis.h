@@ -1,11 +1,17 @@
 /*
  * redis.h: Redis as the broker of a cluster. In a library of its own, libtws_redis, on libhiredis.
  *
- *     tws_redis_options opt;
- *     tws_redis_options_init(&opt);
- *     opt.address = "10.0.0.1:6379";
- *     tws_redis_open(&broker, &opt, &error);
- *     tws_cluster_new(&cluster, hub, &broker, NULL, &error);
+ *     #include <tws/redis.h>
+ *     static tws_err begin(tws_cluster **cluster, tws_hub *hub, tws_error *error)
+ *     {
+ *         tws_redis_options opt;
+ *         tws_broker broker;
+ *         tws_err err;
+ *         tws_redis_options_init(&opt);
+ *         opt.address = "10.0.0.1:6379";
+ *         err = tws_redis_open(&broker, &opt, error);
+ *         return err ? err : tws_cluster_new(cluster, hub, &broker, NULL, error);
+ *     }
  *
  * Build with `pkg-config --cflags --libs tws-redis`.
  *

@@ -71,7 +71,7 @@ def links(page):
 def public_names():
     """Of the headers and of the metrics."""
     text = "".join(read(path) for path in glob.glob("include/tws/*.h", root_dir=ROOT))
-    metrics = [name for path in glob.glob("src/metrics/*.c", root_dir=ROOT)
+    metrics = [name for path in [*glob.glob("src/metrics/*.c", root_dir=ROOT), "src/cluster/metrics.c"]
                for name in re.findall(r'"(tws_\w+)"', read(path))]
     return set(NAME.findall(text)) | set(metrics) | OTHER_NAMES
 

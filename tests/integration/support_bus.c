@@ -172,6 +172,8 @@ static tws_err node_subscribe(void *state, const char *subject)
         pthread_mutex_unlock(&n->bus->mu);
         return TWS_ERR_NETWORK;
     }
+    if (find_locked(n, subject))
+        err = TWS_OK;
     for (size_t i = 0; err && i < SUBSCRIPTIONS; i++) {
         if (n->subscriptions[i])
             continue;

@@ -44,7 +44,7 @@ size_t bus_last(struct bus *b, void *buf, size_t size, char *subject, size_t sub
 
 /* ---- Looking ---- */
 
-unsigned bus_subscribers(struct bus *b, const char *subject); /* nodes, each as often as it asked */
+unsigned bus_subscribers(struct bus *b, const char *subject); /* nodes */
 unsigned bus_subscriptions(struct bus *b, size_t node);
 unsigned bus_data(struct bus *b); /* data messages that were published */
 bool bus_idle(struct bus *b);     /* all have been handed over */

@@ -1,12 +1,18 @@
 """Clusters on real brokers: nats-server and redis-server, killed and restarted, with TLS and with passwords."""
 
+import asyncio
+import contextlib
 import signal
 import socket
 import tempfile
 import unittest
 
+import websockets
+
 from _cluster import Node, Run, in_time, nats_brokers, redis_broker
 from _kit import cert, wait_for
+
+from _examples import Program, fetch, quiet_loop, run
 
 PATIENCE = 30
 
@@ -133,6 +139,62 @@ class Brokers(unittest.TestCase):
         with socket.create_connection(("127.0.0.1", redis.port)) as s:
             s.sendall(b"*3\r\n$7\r\nPUBLISH\r\n$7\r\ntws.all\r\n$%d\r\n%s\r\n" % (len(rubbish), rubbish))
             self.assertTrue(in_time(PATIENCE, lambda: other.look()[0]["foreign"] == 1))
+
+
+class Example(unittest.IsolatedAsyncioTestCase):
+    """examples/cluster: two processes, one broker of each kind."""
+
+    async def asyncSetUp(self):
+        quiet_loop()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    async def say(self, sender, receiver, text):
+        """Until it comes: the subscription holds a moment after the join."""
+        while True:
+            await sender.send(text)
+            with contextlib.suppress(asyncio.TimeoutError):
+                return await asyncio.wait_for(receiver.recv(), 0.5)
+
+    async def pass_on(self, broker, *options):
+        self.addCleanup(broker.kill)
+        programs = [Program(self, "cluster", *options, "--listen", "127.0.0.1:0") for _ in range(2)]
+        addresses = [p.addresses()[0] for p in programs]
+        for address in addresses:
+            wait_for("the broker", lambda address=address: fetch(f"http://{address}/healthz")[0] == 200)
+        async with websockets.connect(f"ws://{addresses[0]}/a%20room") as one, \
+                websockets.connect(f"ws://{addresses[1]}/a%20room") as other:
+            self.assertEqual(await self.say(one, other, "hello"), "hello")
+            page = fetch(f"http://{addresses[1]}/metrics")[2].decode()
+            self.assertIn("\ntws_cluster_up 1\n", page)
+            self.assertIn("\ntws_hub_rooms 1\n", page)
+            broker.kill()
+            wait_for("the loss", lambda: fetch(f"http://{addresses[0]}/healthz")[0] == 503)
+        for program in programs:
+            self.assertEqual(program.end(), 0, program.errors)
+
+    async def test_nats(self):
+        broker = nats_brokers(self.folder, 1)[0]
+        await self.pass_on(broker, "--nats", f"nats://127.0.0.1:{broker.port}")
+
+    async def test_redis(self):
+        broker = redis_broker(self.folder)
+        await self.pass_on(broker, "--redis", f"127.0.0.1:{broker.port}", "--threads", "light")
+
+    def test_command_line(self):
+        status, output, errors = run("cluster", "--help")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("--redis", output)
+        for options in ((), ("--nats", "x", "--redis", "y"), ("--threads", "heavy"), ("--nats",)):
+            status, output, errors = run("cluster", *options)
+            self.assertEqual((status, output), (2, ""))
+        status, _, errors = run("cluster", "--redis", "redis://127.0.0.1", "--listen", "127.0.0.1:0")
+        self.assertEqual(status, 1)
+        self.assertIn("there is no TLS", errors)
+        status, _, errors = run("cluster", "--nats", "nats://127.0.0.1", "--ca", "/gone", "--listen", "127.0.0.1:0")
+        self.assertEqual(status, 1)
+        self.assertIn("certificates", errors)
 
 
 if __name__ == "__main__":

@@ -223,6 +223,7 @@ static tws_err start(struct node *n, const struct wishes *w, tws_server **server
     opt.on_connection = member;
     opt.arg = n;
     opt.upgrade.any_origin = true;
+    opt.upgrade.conn.ping_interval = TWS_NO_LIMIT; /* its clients answer none */
     return tws_server_start(server, &opt, error);
 }
 
