@@ -147,7 +147,10 @@ typedef struct tws_cluster_options {
     size_t max_message;    /* payload bytes; default 1,000,000, as NATS takes 1 MiB unless told */
     /* A node tells its rooms every so often that it is there, how many members it has and what it
      * said last. Each room costs the broker one small message per node and beat. */
-    tws_ms beat;       /* default 5,000; 50 to 3,600,000 */
+    tws_ms beat; /* default 5,000; 50 to 3,600,000 */
+    /* When a broker is back that has forgotten its subscribers, what waits leaves only after so long:
+     * other nodes come back at moments of their own. Default 1,000; TWS_NOWAIT: at once. */
+    tws_ms hold;
     tws_ms linger;     /* default 2,000; 0: for ever; TWS_NOWAIT: not at all */
     tws_ms drain;      /* what tws_cluster_free() takes at most to send the rest; default 1,000;
                                   0: no limit; TWS_NOWAIT: not at all */
@@ -157,7 +160,7 @@ typedef struct tws_cluster_options {
     tws_log_fn log;                 /* default none */
     void *log_arg;                  /* handed to log */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive the cluster */
-    uint64_t reserved[8];
+    uint64_t reserved[7];
 } tws_cluster_options;
 
 /**

@@ -38,7 +38,7 @@ typedef struct tws_redis_options {
     tws_ms
         ping_interval; /* a server that has not answered for two of these is away; default 2,000 */
     /* Attempts wait so long after the first failure, then twice that and so on, with a random share,
-     * up to the second. Defaults 50, 2,000. */
+     * up to the second. Defaults 50, 1,000. */
     tws_ms retry_first, retry_most;
     /* Bytes that the network has not taken, above which publish says TWS_ERR_TIMEOUT, so that the
      * cluster's own queue fills; default 1 MiB. */

@@ -28,6 +28,7 @@ void tws_cluster_options_init_sized(tws_cluster_options *opt, size_t size)
     o.max_messages = 65536;
     o.max_message = 1000000;
     o.beat = 5000;
+    o.hold = 1000;
     o.linger = 2000;
     o.drain = 1000;
     base_sized_give(opt, size, &o, sizeof o);
@@ -80,7 +81,8 @@ void tws_broker_up(tws_cluster *c, bool kept, const char *text)
     pthread_mutex_lock(&c->mu);
     c->up = c->came = c->told = true;
     c->forgot = c->forgot || !kept;
-    c->stats.ups++;
+    if (c->stats.ups++ > 0 && !kept && c->opt.hold > 0)
+        c->hold_until = base_clock_ns() + c->opt.hold * BASE_NS_PER_MS;
     cluster_wake_locked(c);
     pthread_mutex_unlock(&c->mu);
     tell_state(c, true, text, true);
@@ -108,7 +110,7 @@ static bool options_valid(const tws_cluster_options *o)
 {
     return o->prefix && cluster_prefix_valid(o->prefix) && o->wait >= TWS_NOWAIT &&
            o->beat >= BEAT_MIN && o->beat <= BEAT_MAX && o->linger >= TWS_NOWAIT &&
-           o->drain >= TWS_NOWAIT;
+           (o->hold > 0 || o->hold == TWS_NOWAIT) && o->hold <= BEAT_MAX && o->drain >= TWS_NOWAIT;
 }
 
 static bool broker_valid(const tws_broker *b)

@@ -267,6 +267,12 @@ static void farewell_locked(tws_cluster *c, struct cluster_room *r, int64_t now)
         cluster_queue_beat_locked(c, r, CLUSTER_GONE);
 }
 
+/* Not before. */
+static int64_t send_at_locked(const tws_cluster *c)
+{
+    return c->hold_until > c->retry_at && !c->ending ? c->hold_until : c->retry_at;
+}
+
 /* True: there is more to do at once. */
 static bool work_locked(tws_cluster *c)
 {
@@ -288,7 +294,7 @@ static bool work_locked(tws_cluster *c)
         pthread_mutex_lock(&c->mu);
         sweep_locked(c, visit_locked);
     }
-    if (!c->head || !c->up || now < c->retry_at)
+    if (!c->head || !c->up || now < send_at_locked(c))
         return false;
     cluster_send_locked(c);
     return true;
@@ -298,8 +304,8 @@ static void rest_locked(tws_cluster *c)
 {
     int64_t until = c->sweep_at < c->todo_at ? c->sweep_at : c->todo_at;
 
-    if (c->head && c->up && c->retry_at < until)
-        until = c->retry_at;
+    if (c->head && c->up && send_at_locked(c) < until)
+        until = send_at_locked(c);
     if (c->ending && c->end_at < until)
         until = c->end_at;
     while (!c->woken && task_queue_wait(&c->wake, &c->mu, until) == 0)

@@ -168,6 +168,31 @@ static void test_connection_lost(void **state)
     lose_the_connection(1);
 }
 
+/* The broker has restarted; one node is back before the other, and does not speak to nobody. */
+static void test_what_waits_is_held_for_the_others(void **state)
+{
+    const uint32_t wanted[] = {0, 1, 2};
+    tws_cluster_options opt;
+    struct net n;
+
+    (void)state;
+    net_options(&opt);
+    opt.hold = 1500;
+    net_open(&n, 2, 1, &opt);
+    net_join(&n, "lobby", 0, 2);
+    for (size_t i = 0; i < 2; i++) {
+        bus_down(n.bus, i);
+        WAIT_FOR(!net_stats(&n, i).up);
+    }
+    publish_range(&n, 1, "lobby", 0, 3);
+    bus_up(n.bus, 1); /* keeps no subscriptions */
+    WAIT_FOR(bus_subscriptions(n.bus, 1) == 2);
+    bus_up(n.bus, 0);
+    WAIT_FOR(net_has(&n, 0, 0, 1, wanted, 3));
+    assert_int_equal(net_missed(&n, 0, "lobby"), 0);
+    net_close(&n);
+}
+
 /* A node that nobody knew spoke while the connection was down. */
 static void test_unknown_after_a_loss(void **state)
 {
@@ -500,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_the_past_is_no_gap),
         cmocka_unit_test(test_the_first_messages_of_a_node_are_lost),
         cmocka_unit_test(test_connection_lost),
+        cmocka_unit_test(test_what_waits_is_held_for_the_others),
         cmocka_unit_test(test_unknown_after_a_loss),
         cmocka_unit_test(test_members_come_and_go_without_a_broker),
         cmocka_unit_test(test_a_full_queue),

@@ -439,6 +439,9 @@ static void test_options(void **state)
     opt.linger = -2;
     assert_refused(h, &opt, TWS_ERR_ARGUMENT);
     tws_cluster_options_init(&opt);
+    opt.hold = 0;
+    assert_refused(h, &opt, TWS_ERR_ARGUMENT);
+    tws_cluster_options_init(&opt);
     opt.drain = -2;
     assert_refused(h, &opt, TWS_ERR_ARGUMENT);
     assert_refused(NULL, NULL, TWS_ERR_ARGUMENT);

@@ -32,6 +32,7 @@ void net_options(tws_cluster_options *opt)
 {
     tws_cluster_options_init(opt);
     opt->beat = 200;
+    opt->hold = TWS_NOWAIT;
     opt->linger = TWS_NOWAIT;
     opt->on_gap = on_gap;
     opt->on_state = on_state;
