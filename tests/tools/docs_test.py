@@ -25,10 +25,11 @@ STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", f
 # A fragment may define functions that nobody calls, and names that the function around it has too; nor need it use all.
 FRAGMENT = ["-D_GNU_SOURCE", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-unused-variable", "-Wno-shadow"]
 HEADERS = "#include <errno.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n" \
-    "#include <unistd.h>\n#include <tws/tws.h>\n"
+    "#include <unistd.h>\n#include <tws/tws.h>\n#include <tws/nats.h>\n#include <tws/redis.h>\n"
 # What the header's examples talk of without saying where it comes from.
 BODY = "extern tws_message m;\nextern tws_error e;\nextern tws_events events;\nextern tws_handoff *h;\nextern void *arg;\n" \
-    "extern tws_err err;\n" \
+    "extern tws_err err;\nextern tws_error error;\nextern tws_hub *hub;\nextern tws_broker broker;\n" \
+    "extern tws_cluster *cluster;\nextern const char *text;\nextern size_t len;\n" \
     "void echo(tws_conn *c, void *arg);\nvoid message(tws_conn *c, tws_message *m, void *arg);\n" \
     "void fragment(tws_server *server, tws_conn *c, tws_server_options opt);\n" \
     "void fragment(tws_server *server, tws_conn *c, tws_server_options opt)\n{{\n" \
