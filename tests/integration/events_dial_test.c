@@ -304,6 +304,68 @@ static void test_upgraded(void **state)
     diary_end(&u.diary);
 }
 
+/* ---- Handing over ---- */
+
+struct receiver {
+    pthread_t thread;
+    tws_handoff *way;
+    tws_server *server;
+    tws_err err;
+};
+
+static void *receive(void *arg)
+{
+    struct receiver *r = arg;
+
+    r->err = tws_handoff_serve(r->way, r->server, SUPPORT_HANG_MS, NULL);
+    return NULL;
+}
+
+/* A connection that goes on elsewhere is closed here, and opened there. */
+static void test_handed_over(void **state)
+{
+    struct stage old = {.diary = {.opened = 0}}, new = {.diary = {.opened = 0}};
+    struct receiver r;
+    tws_server_options opt;
+    tws_handoff *way;
+    int fd[2];
+
+    (void)state;
+    support_server_options(&opt, NULL, NULL);
+    opt.upgrade.conn.handoff = true;
+    stage_open(&old, 0, &opt);
+    stage_open(&new, 0, &opt);
+    client_close(&new.client); /* that server's own first one */
+    stage_await_close(&new);
+    diary_end(&new.diary);
+    atomic_store(&new.diary.opened, 0);
+    atomic_store(&new.diary.closed, 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
+    assert_ok(tws_handoff_new(&way, fd[0]));
+    assert_ok(tws_handoff_new(&r.way, fd[1]));
+    r.server = new.s.server;
+    support_thread(&r.thread, receive, &r);
+    WAIT_FOR(atomic_load(&old.diary.conn) != NULL);
+    assert_ok(tws_handoff_send(way, atomic_load(&old.diary.conn), NULL, 0, SUPPORT_HANG_MS, NULL));
+    pthread_join(r.thread, NULL);
+    assert_ok(r.err);
+    stage_await_close(&old);
+    assert_int_equal(old.diary.error.code, TWS_ERR_HANDED_OVER);
+    client_send_text(&old.client, "over there");
+    client_expect_text(&old.client, "over there");
+    assert_int_equal(atomic_load(&old.diary.messages), 0);
+    client_close(&old.client);
+    stage_await_close(&new);
+    tws_handoff_free(way);
+    tws_handoff_free(r.way);
+    new.before = old.before;
+    diary_end(&old.diary);
+    tws_server_free(old.s.server);
+    old.s.server = NULL;
+    stage_close(&new);
+    stage_close(&old);
+}
+
 /* Both faces in one server, by the path. */
 static void shout(tws_conn *c, tws_message *m, void *arg)
 {
@@ -362,7 +424,8 @@ int main(void)
         cmocka_unit_test(test_dial),           cmocka_unit_test(test_reference),
         cmocka_unit_test(test_unref_in_close), cmocka_unit_test(test_dial_within_group),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_upgraded),       cmocka_unit_test(test_both_faces),
+        cmocka_unit_test(test_upgraded),       cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_both_faces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
