@@ -120,8 +120,10 @@ class Plain(unittest.TestCase):
                  lambda: len(os.listdir(f"/proc/{self.program.process.pid}/fd")) <= before)
         sock, head, rest = self.ask(request(self.address, first="GET /ws HTTP/1.1"))
         self.assertIn(" 101 ", head)
+        sock.sendall(frame(TEXT, b"hi"))  # its handler runs once that comes back
+        self.expect(sock, rest, b"\x81\x02hi")
         self.program.process.terminate()
-        self.expect(sock, rest, b"\x88\x02\x03\xe9")
+        self.expect(sock, b"", b"\x88\x02\x03\xe9")
         sock.sendall(frame(CLOSE, b"\x03\xe9"))
         self.assertEqual(sock.recv(1), b"")
         sock.close()
