@@ -149,6 +149,8 @@ static tws_err pump(tws_conn *c, struct conn_ping *p, int64_t deadline)
 
         if (conn_state(c) != CONN_OPEN)
             return conn_sticky(c);
+        if (deadline != TASK_FOREVER && base_clock_ns() >= deadline)
+            return TWS_ERR_TIMEOUT; /* as long as frames come, no wait ends */
         if (c->msg.in_frame)
             return atomic_load(&c->reader_wanted) ? TWS_ERR_BUSY : TWS_ERR_STATE;
         err = conn_next_header(c, &f, true, deadline);

@@ -48,30 +48,44 @@ static bool has_payload(const tws_conn *c)
     return m->in_frame && conn_input_len(c) > handled;
 }
 
-/* Takes what has come, without waiting. Whether a read would find something, the end included. */
-static bool look(tws_conn *c)
+/* Control frames of one connection before the others are looked at. */
+#define CONTROLS_MAX 64
+
+enum sight { SIGHT_NOTHING, SIGHT_MORE, SIGHT_READY };
+
+/* Takes what has come, without waiting. READY: a read would find something, the end included. MORE: only
+ * control frames so far, and there are more. */
+static enum sight look(tws_conn *c)
 {
     struct wire_frame f;
-    tws_err err;
+    tws_err err = TWS_OK;
 
     if (conn_state(c) != CONN_OPEN || has_payload(c))
-        return true;
-    if (c->msg.in_frame)
+        return SIGHT_READY;
+    if (c->msg.in_frame) {
         err = conn_input_fill(c, conn_input_len(c) + 1, TASK_NOW);
-    else
-        err = conn_next_header(c, &f, false, TASK_NOW);
-    if (err == TWS_ERR_TIMEOUT)
+        f.opcode = WIRE_CONT;
+    } else {
+        for (int i = 0; i < CONTROLS_MAX; i++) {
+            err = conn_next_header(c, &f, true, TASK_NOW);
+            if (err || f.opcode < WIRE_CLOSE)
+                break;
+        }
+    }
+    if (err == TWS_ERR_TIMEOUT) {
         CONN_ADD(c->count.timeouts, -1); /* none of the caller's */
-    return err != TWS_ERR_TIMEOUT;
+        return SIGHT_NOTHING;
+    }
+    return err || f.opcode < WIRE_CLOSE ? SIGHT_READY : SIGHT_MORE;
 }
 
 /* Without a system call where there is nothing. */
-static bool look_inside(tws_conn *c)
+static enum sight look_inside(tws_conn *c)
 {
     if (conn_state(c) != CONN_OPEN || has_payload(c))
-        return true;
+        return SIGHT_READY;
     if (conn_input_len(c) == 0 && !net_tls_readable(&c->stream))
-        return false;
+        return SIGHT_NOTHING;
     return look(c);
 }
 
@@ -99,6 +113,7 @@ struct waiting {
     struct entry *entries;
     struct pollfd *fds; /* one for each item, and the event */
     struct task_event event;
+    bool again;    /* there is more to look at than was looked at */
     bool watching; /* the event is there, and watches the connections */
     size_t ready;
 };
@@ -109,6 +124,14 @@ static void mark(struct waiting *w, size_t i, short revents)
         w->ready++;
     w->items[i].ready = true;
     w->items[i].revents = revents;
+}
+
+static void judge(struct waiting *w, size_t i, enum sight sight)
+{
+    if (sight == SIGHT_READY)
+        mark(w, i, POLLIN);
+    else if (sight == SIGHT_MORE)
+        w->again = true;
 }
 
 /* The connection is in the list before, and has its role from there. */
@@ -135,8 +158,7 @@ static tws_err enter(struct waiting *w, size_t i)
         conn_before_wait(c);
         if (!c->in.area)
             conn_input_release(c);
-        if (look_inside(c))
-            mark(w, i, POLLIN);
+        judge(w, i, look_inside(c));
     } else if (err == TWS_ERR_TIMEOUT) {
         e->state = ENTRY_BEHIND;
         err = TWS_OK;
@@ -247,6 +269,8 @@ static tws_err look_all(struct waiting *w, bool tick)
 
     if (event)
         task_event_clear(&w->event);
+    event = event || w->again;
+    w->again = false;
     for (size_t i = 0; i < w->count; i++) {
         struct entry *e = &w->entries[i];
         tws_conn *c = w->items[i].conn;
@@ -261,8 +285,7 @@ static tws_err look_all(struct waiting *w, bool tick)
         } else if (e->state == ENTRY_MINE && (revents || event || tick)) {
             if (revents)
                 net_stream_hint_input(&c->stream);
-            if (revents || tick ? look(c) : look_inside(c))
-                mark(w, i, POLLIN);
+            judge(w, i, revents || tick ? look(c) : look_inside(c));
         }
     }
     return TWS_OK;
@@ -296,12 +319,13 @@ static tws_err wait_all(struct waiting *w, int64_t deadline)
     while (!err && w->ready == 0) {
         int64_t tick = next_tick(w);
         int64_t end = tick < deadline ? tick : deadline;
-        int n = task_poll_any(w->fds, w->count + 1, end);
+        int n = task_poll_any(w->fds, w->count + 1, w->again ? TASK_NOW : end);
+        bool over = deadline != TASK_FOREVER && base_clock_ns() >= deadline;
 
         if (n < 0)
             return n == -ENOMEM ? TWS_ERR_MEMORY : TWS_ERR_SYSTEM;
-        err = look_all(w, n == 0);
-        if (!err && n == 0 && w->ready == 0 && end == deadline)
+        err = look_all(w, n == 0 && !w->again);
+        if (!err && w->ready == 0 && over)
             return TWS_ERR_TIMEOUT;
     }
     return err;

@@ -313,16 +313,6 @@ static void test_write_timeout(void **state)
 
 /* ---- Pipes ---- */
 
-static bool watched(tws_conn *c)
-{
-    bool yes;
-
-    pthread_mutex_lock(&c->mu);
-    yes = c->watches != NULL;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
-}
-
 static void test_pipe(void **state)
 {
     char data[40000];
@@ -338,7 +328,7 @@ static void test_pipe(void **state)
     file_start(&w, r.conn, fds[0], 0);
     assert_int_equal(write(fds[1], "abc", 3), 3);
     client_expect(&r.client, CLIENT_BINARY, "abc", 3); /* at once, and not the end */
-    WAIT_FOR(watched(r.conn));
+    WAIT_FOR(support_watched(r.conn));
     assert_ok(tws_ping(r.conn, "p", 1)); /* nobody holds the line while it is silent */
     client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "p", 1);
     assert_int_equal(write(fds[1], "de", 2), 2);
@@ -376,7 +366,7 @@ static void pipe_ended(void (*end)(tws_conn *c))
     rig_open(&r, NULL);
     assert_int_equal(pipe(fds), 0);
     file_start(&w, r.conn, fds[0], 0);
-    WAIT_FOR(watched(r.conn));
+    WAIT_FOR(support_watched(r.conn));
     end(r.conn);
     assert_err(file_join(&w), TWS_ERR_CLOSED);
     close(fds[0]);

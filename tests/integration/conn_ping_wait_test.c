@@ -1,5 +1,5 @@
 /* Pings that wait for their pongs: who reads meanwhile, which pong answers, what ends the wait. */
-#include "support.h"
+#include "support_flood.h"
 
 #include "conn/conn.h"
 
@@ -56,16 +56,6 @@ static void answer(struct client *c)
 
     expect_ping(c, data, &len);
     client_send(c, CLIENT_FIN | CLIENT_PONG, data, len);
-}
-
-static bool pumping(tws_conn *c)
-{
-    bool yes;
-
-    pthread_mutex_lock(&c->mu);
-    yes = c->pumping;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
 }
 
 /* ---- Somebody else reads ---- */
@@ -243,10 +233,10 @@ static void test_reader_comes(void **state)
     (void)state;
     rig_open(&r, NULL);
     pinger_start(&p, r.conn, "p");
-    WAIT_FOR(pumping(r.conn));
+    WAIT_FOR(support_pumping(r.conn));
     assert_err(tws_read_message_within(r.conn, &m, 20), TWS_ERR_TIMEOUT);
     assert_err(tws_read_message_within(r.conn, &m, TWS_NOWAIT), TWS_ERR_TIMEOUT);
-    assert_true(pumping(r.conn));
+    assert_true(support_pumping(r.conn));
     pinger_start(&q, r.conn, "q");
     client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "p", 1);
     client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "q", 1);
@@ -274,7 +264,7 @@ static void test_pump_is_handed_on(void **state)
     rig_open(&r, NULL);
     pinger_start(&p, r.conn, "p");
     client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "p", 1);
-    WAIT_FOR(pumping(r.conn));
+    WAIT_FOR(support_pumping(r.conn));
     pinger_start(&q, r.conn, "q");
     client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "q", 1);
     client_send(&r.client, CLIENT_FIN | CLIENT_PONG, "p", 1);
@@ -305,6 +295,17 @@ static void test_timeout(void **state)
     reader_join(&rd);
     assert_err(tws_ping_wait(r.conn, "a", 1, 30, NULL), TWS_ERR_CLOSED);
     rig_close(&r);
+}
+
+/* Frames without end, none of which is the pong. */
+static void test_flood(void **state)
+{
+    struct flood f;
+
+    (void)state;
+    flood_open(&f);
+    assert_err(tws_ping_wait(f.rig.conn, "a", 1, 100, NULL), TWS_ERR_TIMEOUT);
+    flood_close(&f);
 }
 
 static void close_it(struct rig *r)
@@ -401,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_reader_comes),
         cmocka_unit_test(test_pump_is_handed_on),
         cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_flood),
         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_refused),
     };

@@ -304,6 +304,26 @@ void support_await_blocked_write(tws_conn *c)
     WAIT_FOR(write_blocked(c));
 }
 
+bool support_watched(tws_conn *c)
+{
+    bool yes;
+
+    pthread_mutex_lock(&c->mu);
+    yes = c->watches != NULL;
+    pthread_mutex_unlock(&c->mu);
+    return yes;
+}
+
+bool support_pumping(tws_conn *c)
+{
+    bool yes;
+
+    pthread_mutex_lock(&c->mu);
+    yes = c->pumping;
+    pthread_mutex_unlock(&c->mu);
+    return yes;
+}
+
 /* ---- Bytes ---- */
 
 static uint8_t pattern(size_t at, unsigned seed)

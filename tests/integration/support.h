@@ -133,6 +133,10 @@ tws_err writer_thread_join(struct writer_thread *w);
 /* Waits until some thread waits for the peer to take data. */
 void support_await_blocked_write(tws_conn *c);
 
+/* Whether a thread waits for more than this connection, or reads no more than control frames. */
+bool support_watched(tws_conn *c);
+bool support_pumping(tws_conn *c);
+
 void support_thread(pthread_t *t, void *(*fn)(void *), void *arg);
 
 /* ---- Bytes ---- */

@@ -110,16 +110,6 @@ static void wait_once(void *arg)
 
 /* ---- Ends ---- */
 
-static bool is_watched(tws_conn *c)
-{
-    bool yes;
-
-    pthread_mutex_lock(&c->mu);
-    yes = c->watches != NULL;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
-}
-
 static void test_closed_by_other_thread(void **state)
 {
     (void)state;
@@ -128,7 +118,7 @@ static void test_closed_by_other_thread(void **state)
         struct job j;
 
         job_start(&j, &w->p, wait_once, w);
-        WAIT_FOR(is_watched(w->server[2]));
+        WAIT_FOR(support_watched(w->server[2]));
         if (how == 0)
             assert_ok(tws_close_start(w->server[1], 1000, NULL));
         else
@@ -137,7 +127,7 @@ static void test_closed_by_other_thread(void **state)
         assert_ok(w->err);
         assert_int_equal(w->ready, 1);
         assert_true(w->items[1].ready);
-        assert_false(is_watched(w->server[0]) || is_watched(w->server[2]));
+        assert_false(support_watched(w->server[0]) || support_watched(w->server[2]));
         crowd_close(w);
     }
 }
@@ -162,7 +152,7 @@ static void test_limits(void **state)
     w->ms = 0;
     struct job j;
     job_start(&j, &w->p, wait_once, w);
-    WAIT_FOR(is_watched(w->server[2]));
+    WAIT_FOR(support_watched(w->server[2]));
     assert_int_equal(write(w->pipe[1], "x", 1), 1);
     job_join(&j);
     assert_ok(w->err);

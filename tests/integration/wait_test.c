@@ -1,5 +1,5 @@
 /* Waiting for one connection and descriptors beside it, with a raw client at the other end. */
-#include "support.h"
+#include "support_flood.h"
 
 #include "conn/conn.h"
 
@@ -38,16 +38,6 @@ static tws_err waiter_join(struct waiter *w)
     WAIT_FOR(atomic_load(&w->done));
     pthread_join(w->thread, NULL);
     return w->err;
-}
-
-static bool watched(tws_conn *c)
-{
-    bool yes;
-
-    pthread_mutex_lock(&c->mu);
-    yes = c->watches != NULL;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
 }
 
 /* Whether a message becomes ready, however long that takes. */
@@ -223,7 +213,7 @@ static void test_control_frames(void **state)
     rig_open(&r, NULL);
     item.conn = r.conn;
     waiter_start(&w, &item, 1);
-    WAIT_FOR(watched(r.conn));
+    WAIT_FOR(support_watched(r.conn));
     for (int i = 0; i < 10; i++) {
         client_send(&r.client, CLIENT_FIN | CLIENT_PING, "p", 1);
         client_expect(&r.client, CLIENT_FIN | CLIENT_PONG, "p", 1);
@@ -291,6 +281,29 @@ static void test_held_replies(void **state)
     rig_close(&r);
 }
 
+/* Control frames without end: neither time nor others are forgotten over them. */
+static void test_flood(void **state)
+{
+    struct flood f;
+    struct waiter w;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    flood_open(&f);
+    tws_wait_item items[] = {{.conn = f.rig.conn}, {.fd = fds[0], .events = POLLIN}};
+    assert_err(tws_wait_any(items, 2, 100, NULL), TWS_ERR_TIMEOUT);
+    waiter_start(&w, items, 2);
+    WAIT_FOR(support_watched(f.rig.conn));
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    assert_ok(waiter_join(&w));
+    assert_true(items[1].ready);
+    assert_false(items[0].ready);
+    flood_close(&f);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 /* ---- Endings ---- */
 
 static void test_peer_ends(void **state)
@@ -330,7 +343,7 @@ static void ended_meanwhile(void (*end)(tws_conn *c))
     rig_open(&r, NULL);
     tws_wait_item items[] = {{.fd = fds[0], .events = POLLIN}, {.conn = r.conn}};
     waiter_start(&w, items, 2);
-    WAIT_FOR(watched(r.conn));
+    WAIT_FOR(support_watched(r.conn));
     end(r.conn);
     assert_ok(waiter_join(&w));
     assert_true(items[1].ready);
@@ -379,16 +392,6 @@ static void *ping_main(void *arg)
     return NULL;
 }
 
-static bool pumping(tws_conn *c)
-{
-    bool yes;
-
-    pthread_mutex_lock(&c->mu);
-    yes = c->pumping;
-    pthread_mutex_unlock(&c->mu);
-    return yes;
-}
-
 /* A thread that waits for its pong has the reader's role: the wait takes over from it. */
 static void test_behind_a_ping(void **state)
 {
@@ -400,12 +403,12 @@ static void test_behind_a_ping(void **state)
     (void)state;
     rig_open(&r, NULL);
     support_thread(&t, ping_main, r.conn);
-    WAIT_FOR(pumping(r.conn));
+    WAIT_FOR(support_pumping(r.conn));
     expect_none(r.conn, TWS_NOWAIT);
     expect_none(r.conn, 20);
     tws_wait_item item = {.conn = r.conn};
     waiter_start(&w, &item, 1);
-    WAIT_FOR(watched(r.conn));
+    WAIT_FOR(support_watched(r.conn));
     client_send_text(&r.client, "m");
     assert_ok(waiter_join(&w));
     assert_true(item.ready);
@@ -483,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_keepalive),
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_held_replies),
+        cmocka_unit_test(test_flood),
         cmocka_unit_test(test_peer_ends),
         cmocka_unit_test(test_closed_by_other_thread),
         cmocka_unit_test(test_busy),
