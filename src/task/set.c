@@ -84,7 +84,7 @@ static int poll_in_set(struct task_set *set, struct pollfd *fds, size_t count, i
 
 int task_poll_any(struct pollfd *fds, size_t count, int64_t deadline)
 {
-    struct task_set set;
+    struct task_set set = {.sock = {.kind = &task_light, .fd = -1}};
     int n;
 
     if (!light_current())
