@@ -59,7 +59,7 @@ def measure(name, build, found):
         return None
     subprocess.run(["llvm-profdata", "merge", "-sparse", str(raw), "-o", str(profile)], check=True)
     raw.unlink()
-    sources = [str(ROOT / path) for path in TARGETS[name] if (ROOT / path).exists()]
+    sources = [str(ROOT / path) for path in TARGETS.get(name, []) if (ROOT / path).exists()]
     text = subprocess.run(["llvm-cov", "export", "-summary-only", f"-instr-profile={profile}", str(program), *sources],
                           check=True, capture_output=True).stdout
     subprocess.run(["llvm-cov", "show", "-format=html", f"-output-dir={build / 'html' / name}",

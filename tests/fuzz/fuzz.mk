@@ -53,7 +53,8 @@ $(FUZZ_PROGS): $(B)/%: $(B)/obj/%.o $(FUZZ_LIB) $(OBJECTS_LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $< $(FUZZ_LIB) $(OBJECTS_LIB) $(ALL_LDFLAGS) -lm -lwslay $(LIBS) -o $@
 
 # Loaded by afl-fuzz itself, which knows no sanitizer.
-$(B)/afl_mutator.so: tests/fuzz/lib/afl_mutator.c tests/fuzz/lib/frame_mutator.c $(wildcard tests/fuzz/lib/*.h) tests/fuzz/fuzz.h
+$(B)/afl_mutator.so: tests/fuzz/lib/afl_mutator.c tests/fuzz/lib/frame_mutator.c tests/fuzz/fuzz.h \
+		tests/fuzz/lib/frame_mutator.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)clang -std=c11 -O2 -fPIC -shared $(WARN_FLAGS) -D_GNU_SOURCE -Itests/fuzz $(filter %.c,$^) -lz -o $@

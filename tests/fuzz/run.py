@@ -140,7 +140,9 @@ def main():
         steps = [replay, fuzz] if args.seconds > 0 else [replay]
         if args.merge or args.afl:
             steps = [merge] if args.merge else [fuzz_afl]
-        results = [good for step in steps for good in pool.map(lambda n, do=step: do(n, build, args.seconds), args.names)]
+        results = []
+        for step in steps:
+            results += pool.map(lambda name, do=step: do(name, build, args.seconds), args.names)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed, 0 skipped")
     return 0 if results and all(results) else 1
 
