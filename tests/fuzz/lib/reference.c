@@ -50,6 +50,16 @@ int reference_text(const uint8_t *text, size_t len)
     return text_from(text, len, &at);
 }
 
+size_t reference_text_good(const uint8_t *text, size_t len)
+{
+    size_t at = 0;
+
+    for (size_t end = 1; end <= len; end++)
+        if (text_from(text, end, &at) < 0)
+            return end - 1;
+    return len;
+}
+
 bool reference_code_valid(unsigned code)
 {
     return (code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006) ||

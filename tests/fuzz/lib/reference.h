@@ -73,6 +73,8 @@ void reference_free(struct reference *r);
 bool reference_code_valid(unsigned code);
 /* 0: valid and complete; 1: valid so far; -1: not valid. */
 int reference_text(const uint8_t *text, size_t len);
+/* The longest beginning that is valid so far. */
+size_t reference_text_good(const uint8_t *text, size_t len);
 uint32_t reference_sum(uint32_t sum, const uint8_t *data, size_t len);
 
 #endif
