@@ -4,6 +4,8 @@
  */
 #include "support.h"
 
+#include "support_tls.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -250,6 +252,76 @@ static void test_origin_and_peer(void **state)
     client_close(&c);
 }
 
+/* ---- Over TLS that somebody else has set up ---- */
+
+static void *tls_client_main(void *arg)
+{
+    SSL *ssl = arg;
+
+    return SSL_connect(ssl) == 1 ? ssl : NULL;
+}
+
+static void test_over_ssl(void **state)
+{
+    SSL_CTX *server_ctx = SSL_CTX_new(TLS_server_method());
+    SSL_CTX *client_ctx = SSL_CTX_new(TLS_client_method());
+    SSL *client = SSL_new(client_ctx), *ssl;
+    tws_upgrade_options opt;
+    tws_header headers[GOOD + 1];
+    tws_parsed_request r;
+    char text[1024];
+    int fds[2], way[2], n;
+    tws_handoff *h;
+    pthread_t thread;
+    void *connected;
+    tws_conn *c;
+    tws_error e;
+
+    (void)state;
+    assert_int_equal(SSL_CTX_use_certificate(server_ctx, support_tls_leaf()->x509), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey(server_ctx, support_tls_leaf()->pkey), 1);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    ssl = SSL_new(server_ctx);
+    SSL_set_fd(ssl, fds[0]);
+    SSL_set_fd(client, fds[1]);
+    support_thread(&thread, tls_client_main, client);
+    assert_int_equal(SSL_accept(ssl), 1);
+    pthread_join(thread, &connected);
+    assert_non_null(connected);
+
+    good_request(&r);
+    memcpy(headers, good, sizeof good);
+    headers[GOOD] = (tws_header){"Origin", "https://test.example:8080"}; /* its own, over TLS */
+    r.headers = headers;
+    r.header_count = GOOD + 1;
+    tws_upgrade_options_init(&opt);
+    opt.parsed = &r;
+    assert_ok(tws_upgrade_ssl(&c, ssl, fds[0], NULL, 0, &opt, &e));
+    n = SSL_read(client, text, sizeof text - 1);
+    assert_true(n > 0);
+    text[n] = 0;
+    assert_non_null(strstr(text, "Sec-WebSocket-Accept: " ACCEPT));
+    assert_string_equal(tws_request_path(tws_conn_request(c)), "/test");
+    assert_ok(tws_write_text(c, "hi"));
+    assert_int_equal(SSL_read(client, text, sizeof text), 4);
+    assert_memory_equal(text, "\x81\x02hi", 4);
+
+    /* Its keys are in this process: it cannot go to another one. */
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, way), 0);
+    assert_ok(tws_handoff_new(&h, way[0]));
+    assert_err(tws_handoff_send(h, c, NULL, 0, 5000, &e), TWS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "TLS"));
+    assert_ok(tws_write_text(c, "on"));
+    assert_int_equal(SSL_read(client, text, sizeof text), 4);
+    tws_handoff_free(h);
+    close(way[1]);
+    tws_conn_unref(c);
+    SSL_free(client);
+    close(fds[1]);
+    SSL_CTX_free(server_ctx);
+    SSL_CTX_free(client_ctx);
+}
+
 /* ---- Answered by somebody else ---- */
 
 static bool hook(const tws_request *r, tws_reply *a, void *arg)
@@ -423,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_origin_and_peer),
         cmocka_unit_test(test_verdict),    cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_is_upgrade), cmocka_unit_test(test_served),
+        cmocka_unit_test(test_over_ssl),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
