@@ -71,7 +71,8 @@ TWS_API void tws_handoff_free(tws_handoff *h);
  * and returns TWS_ERR_HANDED_OVER (or goes on waiting, if it comes to nothing); a thread that is working
  * on a message is waited for, so that its answer is not lost. With light threads, over Unix sockets and
  * with the option `handoff` of tws_conn_options that takes no time; else it happens at the next message
- * or keepalive. The thread that reads may call it itself, between two reads. With tws_events.parallel,
+ * or keepalive, and not while the thread is inside tws_wait_any(). The thread that reads may call it
+ * itself, between two reads. With tws_events.parallel,
  * answers of messages that are still being worked on are lost: count them.
  *
  * The message that was read last is not valid any more, as after a read. Timeouts, limits, handlers
