@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Of those in the state a few run between two turns of another, and never none. */
@@ -116,11 +117,68 @@ static void who_always_has_input_lets_others_run(void **state)
         close(from[i].fds[0]);
 }
 
+/* ---- Drivers that were needed for a while ---- */
+
+/* Outside the library: its carrier goes on with another driver. */
+static void blocks(void *arg)
+{
+    struct timespec ts = {.tv_nsec = 5 * 1000 * 1000};
+
+    (void)arg;
+    while (!atomic_load(&stop))
+        nanosleep(&ts, NULL);
+    atomic_fetch_add(&ran, 1);
+}
+
+static uint32_t drivers_of(struct task_runtime *rt)
+{
+    struct light_runtime *lr = (struct light_runtime *)rt;
+    uint32_t count;
+
+    pthread_mutex_lock(&rt->mu);
+    count = lr->driver_count;
+    pthread_mutex_unlock(&rt->mu);
+    return count;
+}
+
+static void await_drivers(struct task_runtime *rt, uint32_t least_wanted, uint32_t most_wanted)
+{
+    int64_t end = base_clock_ns() + WAIT_LONG;
+    uint32_t count;
+
+    while (((count = drivers_of(rt)) < least_wanted || count > most_wanted) &&
+           base_clock_ns() < end)
+        task_sleep(base_clock_ns() + BASE_NS_PER_MS);
+    assert_in_range(count, least_wanted, most_wanted);
+}
+
+/* Each that blocks keeps a driver; when they have gone, few stay. */
+static void drivers_leave_when_nobody_needs_them(void **state)
+{
+    enum { BLOCKING = 12, KEPT = 4 };
+    struct task_runtime *rt = runtime(1);
+
+    (void)state;
+    for (int wave = 1; wave <= 2; wave++) {
+        atomic_store(&ran, 0);
+        atomic_store(&stop, 0);
+        for (int i = 0; i < BLOCKING; i++)
+            assert_int_equal(task_spawn(rt, blocks, NULL), 0);
+        await_drivers(rt, BLOCKING, BLOCKING + 1);
+        atomic_store(&stop, 1);
+        until(&ran, BLOCKING);
+        if (wave == 1) /* the runtime ends before those of the second have left */
+            await_drivers(rt, 1 + KEPT, 1 + KEPT);
+    }
+    finish(rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_with_patience_wait),
         cmocka_unit_test(who_always_has_input_lets_others_run),
+        cmocka_unit_test(drivers_leave_when_nobody_needs_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

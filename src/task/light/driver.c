@@ -18,6 +18,9 @@
 #define PATIENT_MAX 4
 #define DRIVER_STACK (128 * 1024)
 #define DRIVERS_MAX 1024
+/* Spare drivers that stay, and how long the others do. */
+#define SPARES_KEPT 4
+#define SPARE_NS BASE_NS_PER_S
 
 static _Thread_local struct light_driver *driver_here __attribute__((tls_model("initial-exec")));
 
@@ -337,7 +340,38 @@ static void run_carrier(struct light_driver *d)
 
 /* ---- Life of a driver ---- */
 
-/* Waits to be given a carrier. False: the runtime ends. */
+static void join_driver(struct light_runtime *rt, struct light_driver *d)
+{
+    pthread_join(d->thread, NULL);
+    base_free(rt->rt.allocator, d);
+}
+
+/* A spare one that nobody needed for a while ends, unless few are left. The one that ended before it is
+ * joined here, so that at most one keeps its stack. */
+static bool leave(struct light_runtime *rt, struct light_driver *d)
+{
+    struct light_driver **at = &rt->drivers;
+    struct light_driver *before;
+
+    pthread_mutex_lock(&rt->rt.mu);
+    if (!d->spare || rt->spare_count <= SPARES_KEPT || atomic_load(&rt->stop)) {
+        pthread_mutex_unlock(&rt->rt.mu);
+        return false;
+    }
+    while (*at != d)
+        at = &(*at)->next;
+    *at = d->next;
+    rt->driver_count--;
+    rt->spare_count--;
+    before = rt->left;
+    rt->left = d;
+    pthread_mutex_unlock(&rt->rt.mu);
+    if (before)
+        join_driver(rt, before);
+    return true;
+}
+
+/* Waits to be given a carrier. False: the runtime ends, or nobody needs this driver any more. */
 static bool be_spare(struct light_driver *d)
 {
     struct light_runtime *rt = d->rt;
@@ -345,6 +379,7 @@ static bool be_spare(struct light_driver *d)
 
     pthread_mutex_lock(&rt->rt.mu);
     d->spare = true;
+    rt->spare_count++;
     pthread_mutex_unlock(&rt->rt.mu);
     while (!atomic_load(&rt->stop)) {
         pthread_mutex_lock(&rt->rt.mu);
@@ -352,7 +387,8 @@ static bool be_spare(struct light_driver *d)
         pthread_mutex_unlock(&rt->rt.mu);
         if (go_on)
             return true;
-        task_park(&d->park, TASK_FOREVER);
+        if (task_park(&d->park, base_clock_ns() + SPARE_NS) < 0 && leave(rt, d))
+            return false;
     }
     return false;
 }
@@ -425,6 +461,7 @@ int light_driver_start(struct light_runtime *rt, struct light_carrier *c, uint32
         d->carrier = c;
         d->generation = generation;
         d->spare = false;
+        rt->spare_count--;
         c->driver = d;
         task_unpark(&d->park);
     } else {
@@ -443,11 +480,15 @@ void light_drivers_join(struct light_runtime *rt)
         atomic_store(&rt->carriers[i].asleep, true);
         light_carrier_wake(&rt->carriers[i]);
     }
+    /* The runtime has stopped, so that none leaves any more once the lock was held here. */
+    pthread_mutex_lock(&rt->rt.mu);
     for (d = rt->drivers; d; d = d->next)
         task_unpark(&d->park);
+    pthread_mutex_unlock(&rt->rt.mu);
     while ((d = rt->drivers)) {
         rt->drivers = d->next;
-        pthread_join(d->thread, NULL);
-        base_free(rt->rt.allocator, d);
+        join_driver(rt, d);
     }
+    if (rt->left)
+        join_driver(rt, rt->left);
 }

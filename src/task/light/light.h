@@ -54,7 +54,7 @@ struct light_driver {
     pthread_t thread;
     pid_t tid;
     struct task_park park; /* a spare driver waits for a carrier here */
-    bool spare;            /* rt->mu */
+    bool spare;            /* rt->rt.mu */
 };
 
 struct light_list {
@@ -135,6 +135,8 @@ struct light_runtime {
     _Atomic uint64_t handovers;
     struct light_driver *drivers; /* rt.mu */
     uint32_t driver_count;        /* rt.mu */
+    uint32_t spare_count;         /* rt.mu */
+    struct light_driver *left;    /* rt.mu: ended, to be joined by the next one that ends */
 };
 
 struct light_socket {
