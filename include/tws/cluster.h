@@ -148,8 +148,9 @@ typedef struct tws_cluster_options {
     /* A node tells its rooms every so often that it is there, how many members it has and what it
      * said last. Each room costs the broker one small message per node and beat. */
     tws_ms beat; /* default 5,000; 50 to 3,600,000 */
-    /* When a broker is back that has forgotten its subscribers, what waits leaves only after so long:
-     * other nodes come back at moments of their own. Default 1,000; TWS_NOWAIT: at once. */
+    /* When a broker is back that was away for half of this or has forgotten its subscribers, what waits
+     * leaves only after so long: it has restarted, and the other nodes come back at moments of their
+     * own. Default 1,000; TWS_NOWAIT: at once. */
     tws_ms hold;
     tws_ms linger;     /* default 2,000; 0: for ever; TWS_NOWAIT: not at all */
     tws_ms drain;      /* what tws_cluster_free() takes at most to send the rest; default 1,000;

@@ -24,6 +24,8 @@
  * program has SIGPIPE ignored from then on.
  *
  * A server that is there but takes nothing for `write_timeout` is given up for another.
+ * tws_cluster_free() waits for an attempt to connect that is under way, and a second for what is still to
+ * be sent.
  */
 #ifndef TWS_NATS_H
 #define TWS_NATS_H
@@ -58,7 +60,7 @@ typedef struct tws_nats_options {
     tws_ms write_timeout;   /* default 2,000 */
     tws_ms ping_interval;   /* a server that has not answered two of these is away; default 2,000 */
     /* Attempts wait so long after the first failure, then twice that and so on, with a random share,
-     * up to the second. Defaults 50, 2,000. */
+     * up to the second. Defaults 50, 500. */
     tws_ms retry_first, retry_most;
     /* Messages of one room that wait to be handled before further ones are dropped (and show as a
      * gap); default 65,536. */

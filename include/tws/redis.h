@@ -18,7 +18,8 @@
  * Uses PUBLISH, SUBSCRIBE and two connections to one server. While that restarts, nodes hear nothing
  * of each other, and afterwards they are told what they have missed. There is no TLS: Debian 12's
  * hiredis (0.14) has none; keep the way to the server private, by a tunnel (stunnel, WireGuard) if it
- * leaves the machine, or take NATS.
+ * leaves the machine, or take NATS. tws_cluster_free() waits for an attempt to connect that is under
+ * way, resolving a name included, and a second for what is still to be sent.
  */
 #ifndef TWS_REDIS_H
 #define TWS_REDIS_H
@@ -38,7 +39,7 @@ typedef struct tws_redis_options {
     tws_ms
         ping_interval; /* a server that has not answered for two of these is away; default 2,000 */
     /* Attempts wait so long after the first failure, then twice that and so on, with a random share,
-     * up to the second. Defaults 50, 1,000. */
+     * up to the second. Defaults 50, 500. */
     tws_ms retry_first, retry_most;
     /* Bytes that the network has not taken, above which publish says TWS_ERR_TIMEOUT, so that the
      * cluster's own queue fills; default 1 MiB. */

@@ -78,11 +78,13 @@ static void tell_state(tws_cluster *c, bool up, const char *text, bool news)
 
 void tws_broker_up(tws_cluster *c, bool kept, const char *text)
 {
+    int64_t hold = c->opt.hold * BASE_NS_PER_MS, now = base_clock_ns();
+
     pthread_mutex_lock(&c->mu);
     c->up = c->came = c->told = true;
     c->forgot = c->forgot || !kept;
-    if (c->stats.ups++ > 0 && !kept && c->opt.hold > 0)
-        c->hold_until = base_clock_ns() + c->opt.hold * BASE_NS_PER_MS;
+    if (c->stats.ups++ > 0 && c->opt.hold > 0 && (!kept || now - c->down_at >= hold / 2))
+        c->hold_until = now + hold;
     cluster_wake_locked(c);
     pthread_mutex_unlock(&c->mu);
     tell_state(c, true, text, true);
@@ -94,8 +96,10 @@ void tws_broker_down(tws_cluster *c, const char *text)
 
     pthread_mutex_lock(&c->mu);
     news = c->up || !c->told;
-    if (c->up)
+    if (c->up) {
         c->stats.downs++;
+        c->down_at = base_clock_ns();
+    }
     c->up = false;
     c->told = true;
     task_queue_wake_all(&c->space);

@@ -98,6 +98,7 @@ struct tws_cluster {
     struct task_queue space;         /* mu: publishers wait for room */
     int64_t retry_at;                /* the service's: not before then */
 
+    int64_t down_at;         /* mu: when it was lost */
     int64_t hold_until;      /* mu: the others may not have subscribed again before then */
     bool up;                 /* mu */
     bool came;               /* mu: it came up, and the service has not seen to it yet */

@@ -14,7 +14,7 @@ void tws_nats_options_init_sized(tws_nats_options *opt, size_t size)
     o.write_timeout = 2000;
     o.ping_interval = 2000;
     o.retry_first = 50;
-    o.retry_most = 2000;
+    o.retry_most = 500;
     o.max_pending = 65536;
     memset(opt, 0, size);
     memcpy(opt, &o, size < sizeof o ? size : sizeof o);

@@ -334,7 +334,7 @@ void tws_redis_options_init_sized(tws_redis_options *opt, size_t size)
     o.connect_timeout = 2000;
     o.ping_interval = 2000;
     o.retry_first = 50;
-    o.retry_most = 1000;
+    o.retry_most = 500;
     o.max_pending = 1u << 20;
     memset(opt, 0, size);
     memcpy(opt, &o, size < sizeof o ? size : sizeof o);
