@@ -28,15 +28,16 @@
 #define SLOTS 65536 /* of 100 us */
 
 struct client {
-    uint32_t last[NODES], count[NODES];
+    uint32_t last[NODES];
+    _Atomic uint32_t count[NODES];
 };
 
 struct server {
     size_t number;
     struct crowd *crowd;
     struct client *clients;
-    uint64_t wrong, twice, late;
-    uint32_t times[2][SLOTS]; /* local, remote */
+    _Atomic uint64_t wrong, twice, late;
+    _Atomic uint32_t times[2][SLOTS]; /* local, remote */
 };
 
 static size_t rooms, each;
@@ -49,7 +50,6 @@ static int64_t now_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Counters are read by another thread when nothing comes any more, or as estimates. */
 static void note(void *arg, size_t client, const uint8_t *data, size_t len)
 {
     struct server *s = arg;
