@@ -1,5 +1,7 @@
 #include "support_flood.h"
 
+#include <sys/socket.h>
+
 static void *flood_main(void *arg)
 {
     struct flood *f = arg;
@@ -28,6 +30,7 @@ void flood_close(struct flood *f)
 {
     atomic_store(&f->stop, true);
     tws_abort(f->rig.conn);
+    shutdown(f->rig.client.fd, SHUT_RDWR); /* its sender may wait for room that nobody makes */
     pthread_join(f->thread, NULL);
     rig_close(&f->rig);
 }
