@@ -28,6 +28,7 @@ struct session {
     size_t next;          /* the message of `in` that comes next */
     uint8_t *got;
     size_t got_len;
+    const void *view; /* the same bytes where the library shows them; NULL: it does not */
     struct written written[WRITTEN_MAX];
     size_t nwritten;
     size_t pings, own_pings;
@@ -152,8 +153,10 @@ static tws_err read_whole(struct session *s, bool take, tws_opcode *opcode)
     tws_message m;
     tws_err err;
 
-    while ((err = tws_read_message(s->conn, &m)) == TWS_ERR_TIMEOUT)
-        ;
+    do
+        err = s->set[PAUSES] & 16 ? tws_read_message_within(s->conn, &m, 3600000)
+                                  : tws_read_message(s->conn, &m);
+    while (err == TWS_ERR_TIMEOUT);
     if (err)
         return err;
     FUZZ_CHECK(((const char *)m.data)[m.len] == 0);
@@ -161,6 +164,7 @@ static tws_err read_whole(struct session *s, bool take, tws_opcode *opcode)
         FUZZ_CHECK(tws_message_take(s->conn, &m) == TWS_OK);
     *opcode = m.opcode;
     check_message(s, (uint8_t)m.opcode, m.data, m.len);
+    s->view = take ? NULL : m.data;
     tws_message_free(&m);
     return TWS_OK;
 }
@@ -224,6 +228,7 @@ static tws_err read_one(struct session *s, tws_opcode *opcode, bool *skipped)
     uint8_t kind = s->set[READS] & 8 ? (uint8_t)(s->turn + s->set[READS]) : s->set[READS];
 
     *skipped = kind % READ_KINDS == READ_SKIP;
+    s->view = NULL;
     switch (kind % READ_KINDS) {
     case READ_SKIP:
         return read_skip(s);
@@ -265,7 +270,8 @@ static tws_err write_one(struct session *s, tws_opcode opcode)
         return write_pieces(s, opcode, mode);
     if ((s->set[WRITES] & 3) == 1)
         return tws_writev_message(s->conn, opcode, iov, 2);
-    return tws_write_message_as(s->conn, opcode, mode, s->got, s->got_len);
+    return tws_write_message_as(s->conn, opcode, mode, s->view && s->turn & 2 ? s->view : s->got,
+                                s->got_len);
 }
 
 static void echo(struct session *s, tws_opcode opcode)
