@@ -196,7 +196,7 @@ static void serve(struct acceptor *a, const struct net_listener *l, int fd,
 {
     tws_server *s = a->s;
     union net_peer peer;
-    struct server_refusal r;
+    struct server_refusal r = {503, "no memory", &s->totals.refused_threads, 0, 0};
     bool fits;
 
     net_peer_save(&peer, (const struct sockaddr *)addr);

@@ -174,7 +174,12 @@ static void report(const struct plan *plan, bool json)
     }
 }
 
-int main(int argc, char **argv)
+struct settings {
+    const char *only; /* NULL: all */
+    bool json;
+};
+
+static void read_options(struct plan *plan, struct settings *settings, int argc, char **argv)
 {
     static const struct option options[] = {{"list", no_argument, NULL, 'l'},
                                             {"only", required_argument, NULL, 'o'},
@@ -187,9 +192,6 @@ int main(int argc, char **argv)
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct plan plan = {.peers = 100, .seconds = 10, .threads = 2, .ramp_ms = 1000, .stop = &stop};
-    const char *only = NULL;
-    bool json = false;
     int o;
 
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -198,38 +200,46 @@ int main(int argc, char **argv)
             list();
             break;
         case 'o':
-            only = optarg;
+            settings->only = optarg;
             break;
         case 'p':
-            plan.peers = number(optarg, 1, 20000);
+            plan->peers = number(optarg, 1, 20000);
             break;
         case 's':
-            plan.seconds = number(optarg, 1, 3600);
+            plan->seconds = number(optarg, 1, 3600);
             break;
         case 'r':
-            plan.ramp_ms = number(optarg, 0, 600000);
+            plan->ramp_ms = number(optarg, 0, 600000);
             break;
         case 't':
-            plan.threads = number(optarg, 1, 16);
+            plan->threads = number(optarg, 1, 16);
             break;
         case 'T':
-            plan.secure = true;
+            plan->secure = true;
             break;
         case 'S':
-            plan.spread = true;
+            plan->spread = true;
             break;
         case 'j':
-            json = true;
+            settings->json = true;
             break;
         default:
             fputs(usage, o == 'h' ? stdout : stderr);
-            return o == 'h' ? 0 : 2;
+            exit(o == 'h' ? 0 : 2);
         }
     }
     if (optind != argc - 1)
         fail("one address is needed", NULL);
-    address(&plan, argv[optind]);
-    choose(&plan, only);
+    address(plan, argv[optind]);
+}
+
+int main(int argc, char **argv)
+{
+    struct plan plan = {.peers = 100, .seconds = 10, .threads = 2, .ramp_ms = 1000, .stop = &stop};
+    struct settings settings = {0};
+
+    read_options(&plan, &settings, argc, argv);
+    choose(&plan, settings.only);
     plan.tls = context(0);
     plan.tls_1_2 = context(TLS1_2_VERSION);
     signal(SIGPIPE, SIG_IGN); /* OpenSSL writes with write(2) */
@@ -237,6 +247,6 @@ int main(int argc, char **argv)
     signal(SIGINT, on_signal);
     if (!hostile_run(&plan))
         fail("not enough memory, descriptors or threads", NULL);
-    report(&plan, json);
+    report(&plan, settings.json);
     return 0;
 }
