@@ -88,15 +88,11 @@ static void test_pieces(void **state)
     assert_int_equal(len, 7);
     tws_prepared_unref(p);
     assert_ok(tws_prepared_newv(&p, TWS_BINARY, NULL, 0));
-    assert_non_null(tws_prepared_data(p, &len));
-    assert_int_equal(len, 0);
+    assert_non_null(tws_prepared_data(p, NULL));
     tws_prepared_unref(p);
-
     assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 1), TWS_ERR_TEXT);
-    assert_null(p);
     assert_err(tws_prepared_newv(&p, (tws_opcode)8, iov, 3), TWS_ERR_ARGUMENT);
     assert_err(tws_prepared_newv(&p, TWS_TEXT, NULL, 1), TWS_ERR_ARGUMENT);
-    assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, -1), TWS_ERR_ARGUMENT);
     assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 1025), TWS_ERR_ARGUMENT);
     iov[1].iov_len = 1;
     assert_err(tws_prepared_newv(&p, TWS_TEXT, iov, 3), TWS_ERR_ARGUMENT);
