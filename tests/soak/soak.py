@@ -61,7 +61,7 @@ def arguments():
     parser.add_argument("--certs", required=True, help="what scripts/certs.sh made")
     parser.add_argument("--out", help="folder for everything (default: soak/ and the time, in the build tree)")
     parser.add_argument("--minutes", type=minutes, default=120.0, help="how long; 1.5h for hours")
-    parser.add_argument("--load", type=int, default=50, help="percent; 100 takes a fifth of a core")
+    parser.add_argument("--load", type=int, default=50, help="percent; 50 takes a seventh of a core")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between samples")
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--fault", default="", help="have the servers misbehave: see server.c")
