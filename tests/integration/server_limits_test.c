@@ -223,7 +223,8 @@ static void test_max_handshakes(void **state)
     opt.log = keep_line;
     opt.log_arg = &lines;
     support_server_start(&s, &opt);
-    client_open(&c, s.address); /* is past its handshake: does not count, as soon as its thread knows */
+    client_open(&c,
+                s.address); /* is past its handshake: does not count, as soon as its thread knows */
     WAIT_FOR(stats_of(s.server).handshaking == 0);
     for (int i = 0; i < 3; i++)
         silent[i] = client_dial(s.address);
