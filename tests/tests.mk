@@ -79,7 +79,7 @@ $(DIAL): $(B)/%: $(B)/obj/%.o $(STATIC_LIB)
 -include $(B)/obj/tests/interop/dial.d
 
 # A node of a cluster and its clients, for drivers with real brokers.
-CLUSTER_PROGS := $(B)/tests/interop/cluster_node $(B)/tests/interop/cluster_crowd
+CLUSTER_PROGS := $(B)/tests/interop/cluster_node $(B)/tests/interop/cluster_crowd $(B)/tests/interop/cluster_replay
 $(CLUSTER_PROGS:$(B)/%=$(B)/obj/%.o): private ROOM_CPP := -Itests -Itests/interop
 $(B)/tests/interop/cluster_node: $(B)/obj/tests/interop/cluster_node.o $(BROKER_STATIC) $(STATIC_LIB)
 	@mkdir -p $(@D)
@@ -89,6 +89,10 @@ $(B)/tests/interop/cluster_crowd: $(B)/obj/tests/interop/cluster_crowd.o $(B)/ob
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) -lpthread -o $@
+$(B)/tests/interop/cluster_replay: $(B)/obj/tests/interop/cluster_replay.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(BROKER_LIBS_nats) -o $@
 -include $(CLUSTER_PROGS:$(B)/%=$(B)/obj/%.d)
 
 ## cluster-run: 3 nodes, 3,000 clients, brokers killed and restarted; SECONDS=300, BROKER=redis

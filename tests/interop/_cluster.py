@@ -96,10 +96,16 @@ class Broker:
 
 
 def nats_brokers(folder, count=NODES, more=()):
+    """Servers in one NATS cluster, if they are several."""
     ports = [free_port() for _ in range(2 * count)]
     routes = ",".join(f"nats://127.0.0.1:{p}" for p in ports[count:])
-    return [Broker([tool("nats-server"), "-a", "127.0.0.1", "-p", str(ports[i]), "--cluster_name", "tws",
-                    "--cluster", f"nats://127.0.0.1:{ports[count + i]}", "--routes", routes, *more], ports[i], folder)
+
+    def cluster(i):
+        if count == 1:
+            return []
+        return ["--cluster_name", "tws", "--cluster", f"nats://127.0.0.1:{ports[count + i]}", "--routes", routes]
+
+    return [Broker([tool("nats-server"), "-a", "127.0.0.1", "-p", str(ports[i]), *cluster(i), *more], ports[i], folder)
             for i in range(count)]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import subprocess
 import tempfile
 import unittest
 
@@ -12,7 +13,7 @@ import websockets
 from _cluster import Node, Run, in_time, nats_brokers, redis_broker
 from _kit import cert, wait_for
 
-from _examples import Program, fetch, quiet_loop, run
+from _examples import Program, build_path, fetch, quiet_loop, run
 
 PATIENCE = 30
 
@@ -125,6 +126,21 @@ class Brokers(unittest.TestCase):
             wait_for("a refusal", lambda node=node: node.states)
             node.say("go")
             self.assertEqual(node.quit(), 0)
+
+    def test_jetstream_has_what_was_said(self):
+        broker = self.nats("-js", "-sd", self.folder)
+        where = f"nats://127.0.0.1:{broker.port}"
+        replay = [build_path("tests/interop/cluster_replay"), where]
+        subprocess.run([*replay, "keep"], check=True, timeout=PATIENCE)
+        node = self.node("nats", where, "--rate", 100)
+        self.await_up(node)
+        node.say("go")
+        self.assertTrue(in_time(PATIENCE, lambda: node.look()[0]["published"] > 20))
+        published, _ = node.stop_publishing()[0]
+        self.assertEqual(node.quit(), 0)
+        done = subprocess.run([*replay, "read", "tws.r.room=200", "1"], check=True, timeout=PATIENCE, capture_output=True,
+                              text=True)
+        self.assertEqual(done.stdout.splitlines(), published * ["room 0 100"])
 
     def test_bytes_of_others(self):
         nats, redis = self.nats(), self.redis()
