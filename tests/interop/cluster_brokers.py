@@ -43,7 +43,7 @@ class Brokers(unittest.TestCase):
         wait_for("the nodes to be connected", lambda: all(n.is_up() for n in nodes))
 
     def run_through(self, kind):
-        run = Run(kind, self.folder, seconds=9, clients=300, rooms=10, rate=100, every=1.5, away=0.5)
+        run = Run(kind, self.folder, seconds=7, clients=300, rooms=10, rate=100, every=1.2, away=0.4)
         self.addCleanup(run.end)
         figures = run.go()
         self.assertEqual(figures["faults"], [], figures)
