@@ -87,7 +87,8 @@ def fuzz(name, build, seconds):
 
 
 def merge(name, build, _seconds):
-    """The committed corpus becomes what reaches all that is reached by it and by what was found, with few inputs."""
+    """The committed corpus becomes what reaches all that is reached by it and by what was found, with few inputs. What
+    has a name stays: it has been a fault once."""
     corpus, fresh = HERE / "corpus" / name, build / "merged" / name
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -96,6 +97,9 @@ def merge(name, build, _seconds):
                                 *limits(name, build), str(fresh), str(corpus), str(build / "corpus" / name)]
     code, text = run(line, build / f"{name}.merge.log")
     if code == 0:
+        for path in corpus.iterdir():
+            if not re.fullmatch(r"[0-9a-f]{40}", path.name):
+                shutil.copy(path, fresh)
         shutil.rmtree(corpus)
         shutil.copytree(fresh, corpus)
     files = list(corpus.iterdir())
