@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from docs_test import HEADERS, PATIENCE, ROOT, Work, checks
+from docs_test import HEADERS, PATIENCE, Work, checks
 from pages import Page
 
 PAGE = Page("docs/limits.md")
@@ -24,9 +24,10 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "ms": 1, "s": 1000}
 
 
 def members():
-    """Every member of every option struct, as STRUCT.MEMBER."""
-    for header in sorted((ROOT / "include" / "tws").glob("*.h")):
-        text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.S)
+    """Every member of every option struct of the library itself, as struct and member. Brokers have libraries of
+    their own."""
+    for header in re.findall(r"<(tws/\w+\.h)>", checks.read("include/tws/tws.h")):
+        text = re.sub(r"/\*.*?\*/", "", checks.read(f"include/{header}"), flags=re.S)
         for name, body in re.findall(r"typedef struct tws_(\w+)_options \{(.*?)\n\}", text, flags=re.S):
             for member in re.findall(r"(\w+);", body):
                 yield name, member
