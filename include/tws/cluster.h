@@ -124,8 +124,9 @@ typedef struct tws_gap {
 } tws_gap;
 
 /*
- * Messages are missing. Runs on the thread that found out, one of the adapter's or of the cluster's;
- * messages of that room from other nodes wait meanwhile. It may publish, but not free the cluster.
+ * Messages are missing. Runs on the thread that found out, one of the adapter's or of the cluster's, or
+ * inside tws_cluster_free(). It should be short: messages from and to other nodes wait meanwhile. It
+ * may publish, but not free the cluster.
  */
 typedef void (*tws_gap_fn)(const tws_gap *gap, void *arg);
 

@@ -35,6 +35,7 @@ struct nats {
     tws_cluster *cluster;
     natsConnection *nc;                    /* mu; used by the cluster's service without */
     bool up, stop, closed;                 /* mu; closed: libnats has given up, or been told to */
+    bool publishing;                       /* mu: the service is inside libnats with nc */
     size_t subs;                           /* mu: that exist, also those that libnats still ends */
     uint64_t dropped, errors;              /* mu; dropped: of subscriptions that are gone */
     struct subscription *buckets[BUCKETS]; /* mu */
@@ -258,6 +259,7 @@ static void connect_locked(struct nats *n)
     natsStatus s;
     bool stop;
 
+    n->closed = false;
     unlock(n);
     s = natsConnection_Connect(&nc, n->opts);
     if (s != NATS_OK) {
@@ -285,7 +287,7 @@ static void disconnect_locked(struct nats *n)
 
     while (!n->closed)
         tws_cond_wait(n->changed, n->mu, TWS_NO_LIMIT);
-    while (n->subs > 0)
+    while (n->subs > 0 || n->publishing)
         tws_cond_wait(n->changed, n->mu, TWS_NO_LIMIT);
     n->nc = NULL;
     n->closed = false;
@@ -352,19 +354,9 @@ static void nats_stop(void *state)
     unlock(n);
 }
 
-static tws_err nats_publish(void *state, const char *subject, const void *data, size_t len,
-                            tws_ms ms)
+static tws_err judge(natsStatus s)
 {
-    struct nats *n = state;
-    natsConnection *nc;
-
-    (void)ms; /* write_timeout bounds it */
-    lock(n);
-    nc = n->up ? n->nc : NULL; /* stays: only this thread's caller or stop() ends with it */
-    unlock(n);
-    if (!nc || len > INT32_MAX)
-        return nc ? TWS_ERR_MESSAGE_SIZE : TWS_ERR_CLOSED;
-    switch (natsConnection_Publish(nc, subject, data, (int)len)) {
+    switch (s) {
     case NATS_OK:
     case NATS_TIMEOUT: /* a part may have gone: not to be sent again */
     case NATS_IO_ERROR:
@@ -380,6 +372,31 @@ static tws_err nats_publish(void *state, const char *subject, const void *data, 
     default:
         return TWS_ERR_NETWORK;
     }
+}
+
+static tws_err nats_publish(void *state, const char *subject, const void *data, size_t len,
+                            tws_ms ms)
+{
+    struct nats *n = state;
+    natsConnection *nc;
+    natsStatus s;
+
+    (void)ms; /* write_timeout bounds it */
+    if (len > INT32_MAX)
+        return TWS_ERR_MESSAGE_SIZE;
+    lock(n);
+    nc = n->up ? n->nc : NULL;
+    n->publishing = nc;
+    unlock(n);
+    if (!nc)
+        return TWS_ERR_CLOSED;
+    s = natsConnection_Publish(nc, subject, data, (int)len);
+    lock(n);
+    n->publishing = false;
+    if (n->closed)
+        tws_cond_broadcast(n->changed);
+    unlock(n);
+    return judge(s);
 }
 
 static void nats_look(void *state, tws_broker_stats *out)

@@ -92,6 +92,14 @@ class Brokers(unittest.TestCase):
         wait_for("a refusal", lambda: unknown.states)
         self.assertFalse(unknown.is_up())
 
+    def test_nats_with_a_token(self):
+        where = f"nats://127.0.0.1:{self.nats('--auth', 't').port}"
+        known = self.node("nats", where, "--token", "t")
+        unknown = self.node("nats", where, "--token", "u")
+        self.await_up(known)
+        wait_for("a refusal", lambda: unknown.states)
+        self.assertFalse(unknown.is_up())
+
     def test_redis_with_a_password(self):
         broker = self.redis("--requirepass", "p")
         where = f"127.0.0.1:{broker.port}"

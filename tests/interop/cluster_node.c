@@ -171,7 +171,7 @@ static void obey(struct node *n)
 /* ---- Beginning and end ---- */
 
 struct wishes {
-    const char *kind, *address, *user, *password, *ca, *cert, *key, *host;
+    const char *kind, *address, *user, *password, *token, *ca, *cert, *key, *host;
     unsigned beat;
 };
 
@@ -192,6 +192,7 @@ static tws_err open_broker(tws_broker *b, const struct wishes *w, tws_error *err
     nats.url_count = 1;
     nats.user = w->user;
     nats.password = w->password;
+    nats.token = w->token;
     nats.ca = w->ca;
     nats.cert = w->cert;
     nats.key = w->key;
@@ -235,13 +236,13 @@ static bool read_arguments(int argc, char **argv, struct node *n, struct wishes 
             const char *name;
             const char **text;
             unsigned *number;
-        } all[] = {{"--nats", &w->address, NULL}, {"--redis", &w->address, NULL},
-                   {"--user", &w->user, NULL},    {"--password", &w->password, NULL},
-                   {"--ca", &w->ca, NULL},        {"--cert", &w->cert, NULL},
-                   {"--key", &w->key, NULL},      {"--host", &w->host, NULL},
-                   {"--beat", NULL, &w->beat},    {"--number", NULL, &n->number},
-                   {"--rooms", NULL, &n->rooms},  {"--rate", NULL, &n->rate},
-                   {"--size", NULL, &n->size}};
+        } all[] = {{"--nats", &w->address, NULL},  {"--redis", &w->address, NULL},
+                   {"--user", &w->user, NULL},     {"--password", &w->password, NULL},
+                   {"--ca", &w->ca, NULL},         {"--cert", &w->cert, NULL},
+                   {"--key", &w->key, NULL},       {"--token", &w->token, NULL},
+                   {"--host", &w->host, NULL},     {"--beat", NULL, &w->beat},
+                   {"--number", NULL, &n->number}, {"--rooms", NULL, &n->rooms},
+                   {"--rate", NULL, &n->rate},     {"--size", NULL, &n->size}};
         size_t k = 0;
 
         while (k < sizeof all / sizeof *all && strcmp(all[k].name, name) != 0)
