@@ -287,13 +287,18 @@ def plot(folder, programs):
     script = ["set terminal pngcairo size 1400,1500 noenhanced", f"set output '{folder / 'samples.png'}'",
               "set datafile separator ','", "set multiplot layout 6,1", "set key left top", "set grid",
               "set yrange [0:*]"]
+    # One block of data per program: lines join only what stands together.
+    with open(folder / "samples.csv", encoding="utf-8") as f:
+        rows = f.read().splitlines()[1:]
+    data = [line for i, name in enumerate(programs)
+            for line in (f"$program{i} << END", *(row for row in rows if row.split(",")[1] == name), "END")]
     for index, what in enumerate(COLUMNS[:6]):
         unit = UNITS.get(what, 1)
         script.append(f"set title '{what}{' (MiB)' if unit == MIB else ''}, over minutes'")
-        lines = [f"'{folder / 'samples.csv'}' using (strcol(2) eq '{name}' ? $1/60 : NaN):(${index + 3}/{unit}) "
-                 f"with lines title '{name}'" for name in programs if what[:4] != "live" or "server" in name]
+        lines = [f"$program{i} using ($1/60):(${index + 3}/{unit}) with lines title '{name}'"
+                 for i, name in enumerate(programs) if what[:4] != "live" or "server" in name]
         script.append("plot " + ", ".join(lines))
-    subprocess.run(["gnuplot"], input="\n".join(script + ["unset multiplot"]), text=True, check=False,
+    subprocess.run(["gnuplot"], input="\n".join(data + script + ["unset multiplot"]), text=True, check=False,
                    stderr=subprocess.DEVNULL)
 
 
