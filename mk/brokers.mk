@@ -15,7 +15,7 @@ BROKER_STATIC := $(BROKERS:%=$(B)/libtws_%.a)
 BROKER_SHARED := $(BROKERS:%=$(B)/libtws_%.so.$(VERSION))
 
 .PHONY: brokers
-brokers: $(BROKER_STATIC) $(BROKERS:%=$(B)/libtws_%.so)
+brokers: $(if $(call on,$(STATIC)),$(BROKER_STATIC)) $(if $(call on,$(SHARED)),$(BROKERS:%=$(B)/libtws_%.so))
 lib: brokers
 
 define broker_rules

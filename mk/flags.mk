@@ -1,10 +1,16 @@
 # Compiler and flags. The user's CPPFLAGS, CFLAGS and LDFLAGS come last and are never replaced.
 
+# CROSS_COMPILE=aarch64-linux-gnu- takes that family of tools, but for those that are named by themselves.
 ifeq ($(origin CC),default)
-CC := gcc
+CC := $(CROSS_COMPILE)gcc
 endif
-AR ?= ar
-OBJCOPY ?= objcopy
+ifeq ($(origin AR),default)
+AR := $(CROSS_COMPILE)ar
+endif
+ifeq ($(origin LD),default)
+LD := $(CROSS_COMPILE)ld
+endif
+OBJCOPY ?= $(CROSS_COMPILE)objcopy
 # Debian's own Python, for which its python3-* packages are.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 WERROR ?= -Werror
@@ -36,7 +42,8 @@ VERSION := $(VERSION_MAJOR).$(VERSION_MINOR).$(VERSION_PATCH)
 WARN_FLAGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes $(WERROR)
 
 # _FORTIFY_SOURCE warns without optimisation, which -Werror would turn into a failed build.
-ifneq ($(filter -O0 -Og,$(CFLAGS)),)
+# The user's own choice is kept.
+ifneq ($(filter -O0 -Og,$(CFLAGS))$(findstring _FORTIFY_SOURCE,$(CPPFLAGS)$(CFLAGS)),)
 HARDEN_CPP :=
 else
 # 3 where compiler and C library know it, which say so by a warning where they do not.
@@ -81,7 +88,17 @@ else
 $(error VARIANT is release, asan, tsan, fuzz, fuzzcov, afl or coverage, not '$(VARIANT)')
 endif
 
-LIBS := -lssl -lcrypto -lz -lpthread
+# TLS=0 builds without OpenSSL, DEFLATE=0 without zlib: what needs them says TWS_ERR_UNSUPPORTED. docs/install.md.
+TLS ?= 1
+DEFLATE ?= 1
+# STATIC=0 and SHARED=0 leave one form out of `make lib` and `make install`.
+STATIC ?= 1
+SHARED ?= 1
+on = $(filter-out 0,$(1))
+ifeq ($(call on,$(STATIC))$(call on,$(SHARED)),)
+$(error STATIC=0 and SHARED=0: nothing is left to build)
+endif
+LIBS := $(if $(call on,$(TLS)),-lssl -lcrypto) $(if $(call on,$(DEFLATE)),-lz) -lpthread
 
 # ROOM_CPP is what one group of objects needs besides (set per target, private).
 ALL_CPPFLAGS = -D_GNU_SOURCE $(VARIANT_CPP) -Iinclude -Isrc $(ROOM_CPP) $(CPPFLAGS)

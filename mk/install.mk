@@ -1,44 +1,84 @@
-# Installation. The .pc file is written here and not earlier, because only here the prefix is known.
+# Installation. What names the prefix (.pc, CMake's files) is written here and not earlier, because only here it is known.
 
 PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
+DOCDIR ?= $(PREFIX)/share/doc/libtws
+EXAMPLEDIR ?= $(DOCDIR)/examples
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+CMAKEDIR ?= $(LIBDIR)/cmake/tws
 INSTALL ?= install
 
-HEADERS := $(sort $(wildcard include/tws/*.h))
+# 0 leaves the tools out. The load generator speaks TLS and compression, so it needs both.
+TOOLS ?= 1
+
+HEADERS := $(sort $(filter-out $(if $(call on,$(TLS)),,include/tws/openssl.h) \
+	$(foreach b,$(filter-out $(BROKERS),nats redis),include/tws/$(b).h),$(wildcard include/tws/*.h)))
 MAN_DIR := $(B)/man/man3
+INSTALL_LIBS := libtws $(BROKERS:%=libtws_%)
+INSTALL_PCS := tws $(BROKERS:%=tws-%)
+INSTALL_TOOLS := $(if $(call on,$(TOOLS)),tws-cat tws-exporter $(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),tws-load))
+TOOL_tws-cat := $(B)/examples/cat
+TOOL_tws-exporter := $(B)/bench/exporter
+TOOL_tws-load := $(B)/bench/load
+INSTALL_EXAMPLES := $(sort $(wildcard examples/*.c examples/*.h examples/*.html examples/*.service examples/*.socket))
+INSTALL_DOCS := $(sort README.md CHANGELOG.md $(wildcard docs/*.md docs/api/*.md))
+
+# One line FROM:TO:MODE per file, for install and uninstall alike.
+INSTALLED = $(foreach h,$(HEADERS),$(h):$(INCLUDEDIR)/tws/$(notdir $(h)):644) \
+	$(if $(call on,$(STATIC)),$(foreach l,$(INSTALL_LIBS),$(B)/$(l).a:$(LIBDIR)/$(l).a:644)) \
+	$(if $(call on,$(SHARED)),$(foreach l,$(INSTALL_LIBS),$(B)/$(l).so.$(VERSION):$(LIBDIR)/$(l).so.$(VERSION):$(SHARED_MODE))) \
+	$(foreach p,$(INSTALL_PCS),$(B)/pc/$(p).pc:$(PKGCONFIGDIR)/$(p).pc:644) \
+	$(foreach c,tws-config.cmake tws-config-version.cmake,$(B)/pc/$(c):$(CMAKEDIR)/$(c):644) \
+	$(foreach t,$(INSTALL_TOOLS),$(TOOL_$(t)):$(BINDIR)/$(t):755 packaging/man/$(t).1:$(MANDIR)/man1/$(t).1:644) \
+	$(foreach e,$(INSTALL_EXAMPLES),$(e):$(EXAMPLEDIR)/$(notdir $(e)):644) \
+	packaging/examples.mk:$(EXAMPLEDIR)/Makefile:644 \
+	$(foreach d,$(INSTALL_DOCS),$(d):$(DOCDIR)/$(d:docs/%=%):644)
+# Some systems (Debian) want shared objects without the bits for execution.
+SHARED_MODE ?= 755
 
 # In the .pc file, directories below the prefix are written relative to it, so that it can be moved.
 below_prefix = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+# The way from CMake's files to a directory.
+from_cmake = $(shell realpath -ms --relative-to='$(CMAKEDIR)' '$(1)')
+POINTER_SIZE = $(shell echo __SIZEOF_POINTER__ | $(CC) $(CPPFLAGS) $(CFLAGS) -E -P -x c -)
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call below_prefix,$(LIBDIR))|' \
+	-e 's|@INCLUDEDIR@|$(call below_prefix,$(INCLUDEDIR))|' \
+	-e 's|@REL_LIBDIR@|$(call from_cmake,$(LIBDIR))|' -e 's|@REL_INCLUDEDIR@|$(call from_cmake,$(INCLUDEDIR))|' \
+	-e 's|@VERSION@|$(VERSION)|g' -e 's|@VERSION_MAJOR@|$(VERSION_MAJOR)|g' -e 's|@VERSION_MINOR@|$(VERSION_MINOR)|g' \
+	-e 's|@POINTER_SIZE@|$(POINTER_SIZE)|' -e 's|@TLS@|$(if $(call on,$(TLS)),ON,OFF)|' \
+	-e 's|@DEFLATE@|$(if $(call on,$(DEFLATE)),ON,OFF)|' \
+	-e 's|@REQUIRES_PRIVATE@|$(if $(call on,$(TLS)), openssl)$(if $(call on,$(DEFLATE)), zlib)|'
 
-.PHONY: install uninstall man docs
+.PHONY: install uninstall install-files man docs
 
 ##@ Install
-## install: library, headers, tws.pc and manual pages below DESTDIR/PREFIX (default /usr/local); LIBDIR=DIR
-install: lib man
-	$(INSTALL) -d '$(DESTDIR)$(LIBDIR)' '$(DESTDIR)$(INCLUDEDIR)/tws' '$(DESTDIR)$(PKGCONFIGDIR)' \
-	  '$(DESTDIR)$(MANDIR)/man3'
-	$(INSTALL) -m 644 $(HEADERS) '$(DESTDIR)$(INCLUDEDIR)/tws/'
-	$(INSTALL) -m 644 $(STATIC_LIB) '$(DESTDIR)$(LIBDIR)/'
-	$(INSTALL) -m 755 $(SHARED_LIB) '$(DESTDIR)$(LIBDIR)/'
-	ln -sf $(notdir $(SHARED_LIB)) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
-	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libtws.so'
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call below_prefix,$(LIBDIR))|' \
-	  -e 's|@INCLUDEDIR@|$(call below_prefix,$(INCLUDEDIR))|' -e 's|@VERSION@|$(VERSION)|' \
-	  tws.pc.in > '$(DESTDIR)$(PKGCONFIGDIR)/tws.pc'
-	chmod 644 '$(DESTDIR)$(PKGCONFIGDIR)/tws.pc'
-	@if [ -d $(MAN_DIR) ]; then $(INSTALL) -m 644 $(MAN_DIR)/*.3 '$(DESTDIR)$(MANDIR)/man3/'; fi
+## install: libraries, headers, .pc and CMake files, tools, manual pages, documents and examples below DESTDIR/PREFIX
+install: lib man $(foreach t,$(INSTALL_TOOLS),$(TOOL_$(t))) install-files
+	@set -e; for line in $(INSTALLED); do \
+	  from=$${line%%:*}; rest=$${line#*:}; to='$(DESTDIR)'$${rest%:*}; \
+	  $(INSTALL) -D -m $${line##*:} $$from $$to; done
+	$(if $(call on,$(SHARED)),$(Q)$(foreach l,$(INSTALL_LIBS),ln -sf $(l).so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(l).so.$(VERSION_MAJOR)' && \
+	  ln -sf $(l).so.$(VERSION_MAJOR) '$(DESTDIR)$(LIBDIR)/$(l).so' &&) :)
+	@if [ -d $(MAN_DIR) ]; then $(INSTALL) -d '$(DESTDIR)$(MANDIR)/man3' && \
+	  $(INSTALL) -m 644 $(MAN_DIR)/*.3 '$(DESTDIR)$(MANDIR)/man3/'; fi
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then ldconfig 2>/dev/null || true; fi
+	@echo 'installed libtws $(VERSION) in $(DESTDIR)$(PREFIX)'
+
+install-files:
+	@mkdir -p $(B)/pc
+	@$(foreach p,$(INSTALL_PCS),$(FILL) packaging/$(p).pc.in > $(B)/pc/$(p).pc &&) :
+	@for f in tws-config.cmake tws-config-version.cmake; do $(FILL) packaging/cmake/$$f.in > $(B)/pc/$$f; done
 
 ## uninstall: remove what install put there (same PREFIX, LIBDIR, DESTDIR)
 uninstall:
-	rm -f $(patsubst include/%,'$(DESTDIR)$(INCLUDEDIR)/%',$(HEADERS))
-	-rmdir '$(DESTDIR)$(INCLUDEDIR)/tws' 2>/dev/null
-	rm -f '$(DESTDIR)$(LIBDIR)/libtws.a' '$(DESTDIR)$(LIBDIR)/libtws.so' '$(DESTDIR)$(LIBDIR)/$(SONAME)' \
-	  '$(DESTDIR)$(LIBDIR)/$(notdir $(SHARED_LIB))' '$(DESTDIR)$(PKGCONFIGDIR)/tws.pc'
-	rm -f '$(DESTDIR)$(MANDIR)/man3'/tws_*.3 '$(DESTDIR)$(MANDIR)/man3/libtws.3'
+	@for line in $(INSTALLED); do rest=$${line#*:}; rm -f '$(DESTDIR)'$${rest%:*}; done
+	@rm -f $(foreach l,$(INSTALL_LIBS),'$(DESTDIR)$(LIBDIR)/$(l).so.$(VERSION_MAJOR)' '$(DESTDIR)$(LIBDIR)/$(l).so')
+	@rm -f '$(DESTDIR)$(MANDIR)/man3'/tws_*.3 '$(DESTDIR)$(MANDIR)/man3/libtws.3'
+	@rmdir '$(DESTDIR)$(INCLUDEDIR)/tws' '$(DESTDIR)$(CMAKEDIR)' '$(DESTDIR)$(EXAMPLEDIR)' '$(DESTDIR)$(DOCDIR)/api' \
+	  '$(DESTDIR)$(DOCDIR)' 2>/dev/null || true
 
 ## man: manual pages from the headers' contract comments, in build/man
 man:

@@ -1,7 +1,13 @@
 # The library. One set of position-independent objects serves both forms.
 
 # src/nats/ and src/redis/ become shared objects of their own, so that the core needs no broker: mk/brokers.mk.
-LIB_SRCS := $(sort $(filter-out src/nats/% src/redis/%,$(wildcard src/*/*.c src/*/*/*.c src/*/*.S src/*/*/*.S)))
+# A build without TLS or compression (mk/flags.mk) has src/*/tls_none.c and src/conn/deflate_none.c in place of these.
+TLS_SRCS := $(filter-out %/tls_none.c,$(wildcard src/net/tls_*.c src/conn/tls_*.c src/server/tls_*.c))
+DEFLATE_SRCS := $(addprefix src/conn/,deflate.c deflate_setup.c inflate.c inflate_read.c zstream.c)
+ABSENT_SRCS := $(if $(call on,$(TLS)),%/tls_none.c,$(TLS_SRCS)) \
+	$(if $(call on,$(DEFLATE)),%/deflate_none.c,$(DEFLATE_SRCS))
+LIB_SRCS := $(sort $(filter-out src/nats/% src/redis/% $(ABSENT_SRCS),\
+	$(wildcard src/*/*.c src/*/*/*.c src/*/*.S src/*/*/*.S)))
 LIB_OBJS := $(patsubst %,$(B)/obj/%.o,$(basename $(LIB_SRCS)))
 
 SONAME := libtws.so.$(VERSION_MAJOR)
@@ -11,7 +17,7 @@ OBJECTS_LIB := $(B)/libtws-objects.a
 SHARED_LIB := $(B)/libtws.so.$(VERSION)
 
 .PHONY: lib
-lib: $(STATIC_LIB) $(SHARED_LIB) $(B)/$(SONAME) $(B)/libtws.so
+lib: $(if $(call on,$(STATIC)),$(STATIC_LIB)) $(if $(call on,$(SHARED)),$(SHARED_LIB) $(B)/$(SONAME) $(B)/libtws.so)
 
 $(B)/obj/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)

@@ -34,6 +34,8 @@ check cmd:g++ g++
 check cmd:cppcheck cppcheck
 check cmd:shellcheck shellcheck
 check cmd:mandoc mandoc
+check cmd:cmake cmake
+check cmd:pkg-config pkg-config
 check hdr:cmocka.h libcmocka-dev
 check hdr:nats/nats.h libnats-dev
 check hdr:hiredis/hiredis.h libhiredis-dev

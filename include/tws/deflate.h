@@ -12,6 +12,8 @@
  * messages: compressors are lent for the length of a call. With it, a side that compresses keeps
  * what it has sent last, and a side that inflates what it has received last: see
  * docs/compression.md for the bytes.
+ *
+ * In a build without zlib (docs/install.md) whatever is given such options is TWS_ERR_UNSUPPORTED.
  */
 #ifndef TWS_DEFLATE_H
 #define TWS_DEFLATE_H

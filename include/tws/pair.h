@@ -62,7 +62,7 @@ TWS_API void tws_pair_options_init_sized(tws_pair_options *opt, size_t size);
  * @param client_side set to the one that acts as the client; NULL on failure
  * @param opt options, or NULL for the defaults; not needed after the call
  * @return TWS_OK; TWS_ERR_ARGUMENT: an option, or a request that cannot be; TWS_ERR_MEMORY;
- *         TWS_ERR_SYSTEM: no descriptors.
+ *         TWS_ERR_SYSTEM: no descriptors; TWS_ERR_UNSUPPORTED: compression in a build without zlib.
  * Threads: any.
  * Ownership: give both back with tws_conn_unref().
  */

@@ -298,7 +298,7 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  * @return TWS_OK; TWS_ERR_HANDSHAKE, TWS_ERR_REFUSED, TWS_ERR_NOT_UPGRADE: the peer has been
  *         answered; TWS_ERR_HANDSHAKE_TIMEOUT; TWS_ERR_EOF; TWS_ERR_NETWORK; with option tls
  *         TWS_ERR_TLS, TWS_ERR_CERTIFICATE (a client's certificate), TWS_ERR_TRUNCATED;
- *         TWS_ERR_ARGUMENT; TWS_ERR_MEMORY.
+ *         TWS_ERR_ARGUMENT; TWS_ERR_MEMORY; TWS_ERR_UNSUPPORTED: compression in a build without zlib.
  * Threads: any.
  * Ownership: fd is the library's from the call on, and closed on failure; the caller gives the
  *         connection back with tws_conn_unref().
@@ -379,7 +379,8 @@ TWS_API void tws_server_options_init_sized(tws_server_options *opt, size_t size)
  *        needed.
  * @param error filled on failure when not NULL; its text names the address
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_ADDRESS: an address cannot be listened on, see
- *         sys_errno; TWS_ERR_MEMORY; TWS_ERR_SYSTEM.
+ *         sys_errno; TWS_ERR_MEMORY; TWS_ERR_SYSTEM; TWS_ERR_UNSUPPORTED: compression in a build
+ *         without zlib.
  * Threads: any.
  * Ownership: end it with tws_server_free().
  */

@@ -15,6 +15,9 @@
  * TLS 1.2 and 1.3 are spoken, with ciphers that are forward secret and authenticated; ALPN knows
  * "http/1.1" only; renegotiation and compression are refused. An existing SSL_CTX or SSL is taken by
  * the functions of <tws/openssl.h>, the only header that includes OpenSSL.
+ *
+ * In a build without TLS (docs/install.md) making a tws_tls, and dialling wss://, is
+ * TWS_ERR_UNSUPPORTED.
  */
 #ifndef TWS_TLS_H
 #define TWS_TLS_H
@@ -135,8 +138,8 @@ TWS_API void tws_tls_client_options_init_sized(tws_tls_client_options *opt, size
  * @param error filled on failure when not NULL; its text names the file and what is wrong with it
  * @return TWS_OK; TWS_ERR_CERTIFICATE: a certificate, key or authority cannot be read, its password
  *         is wrong or missing, or key and certificate do not belong together; TWS_ERR_ARGUMENT:
- *         there is no certificate, or a cipher is not known; TWS_ERR_UNSUPPORTED: ktls;
- *         TWS_ERR_MEMORY.
+ *         there is no certificate, or a cipher is not known; TWS_ERR_UNSUPPORTED: ktls,
+ *         or a build without TLS; TWS_ERR_MEMORY.
  * Threads: any.
  * Ownership: give it back with tws_tls_unref(); servers and connections hold references of their own.
  * RFC: 5246, 8446, 6066 3, 7301

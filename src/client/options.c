@@ -26,9 +26,14 @@ void tws_dial_options_init_sized(tws_dial_options *opt, size_t size)
     base_sized_give(opt, size, &o, sizeof o);
 }
 
+static tws_err refuse_as(struct dial *d, tws_err err, const char *what)
+{
+    return dial_fail(d, err, TWS_PHASE_NONE, 0, "%s", what);
+}
+
 static tws_err refuse(struct dial *d, const char *what)
 {
-    return dial_fail(d, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0, "%s", what);
+    return refuse_as(d, TWS_ERR_ARGUMENT, what);
 }
 
 /* ---- Headers ---- */
@@ -155,13 +160,13 @@ tws_err dial_take_options(struct dial *d, const tws_dial_options *opt)
     d->allocator = d->o.allocator;
     d->cancel = d->o.cancel ? &d->o.cancel->task : NULL;
     what = check_values(&d->o);
-    if (!what && d->o.deflate) {
-        what = conn_deflate_options(&d->key.deflate, d->o.deflate);
-        d->key.compress = !what;
-    }
-    d->key.queue = d->o.conn.queue;
     if (what)
         return refuse(d, what);
+    err = d->o.deflate ? conn_deflate_options(&d->key.deflate, d->o.deflate, &what) : TWS_OK;
+    if (err)
+        return refuse_as(d, err, what);
+    d->key.compress = d->o.deflate != NULL;
+    d->key.queue = d->o.conn.queue;
     err = check_headers(d);
     return err ? err : check_subprotocols(d);
 }

@@ -1,5 +1,6 @@
 /* Compressing messages (RFC 7692 section 7.2.1), by who writes them. */
 #include "conn/codec.h"
+#include "conn/zstream_z.h"
 
 #include "base/clock.h"
 

@@ -25,9 +25,10 @@ struct http_head;
 
 /* ---- Setting up ---- */
 
-/* Copies options that may be shorter or longer than ours. What is not allowed in them; NULL when
- * all is well. */
-const char *conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in);
+/* Copies options that may be shorter or longer than ours. TWS_OK; TWS_ERR_ARGUMENT, or
+ * TWS_ERR_UNSUPPORTED in a build without zlib (deflate_none.c), with *what saying why. */
+tws_err conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in,
+                             const char **what);
 /* The connections of env may compress, in this way; before the first of them. False: no memory. */
 bool conn_env_deflate(struct conn_env *env, const tws_deflate_options *opt);
 /* What to negotiate, as that side. False: env's connections do not compress. */

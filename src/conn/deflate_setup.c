@@ -12,40 +12,35 @@
 
 /* ---- Options ---- */
 
-void tws_deflate_options_init_sized(tws_deflate_options *opt, size_t size)
-{
-    tws_deflate_options o;
-
-    memset(&o, 0, sizeof o);
-    o.size = size;
-    o.level = 1;
-    o.memory_level = 5;
-    o.server_no_context_takeover = true;
-    o.client_no_context_takeover = true;
-    o.threshold = TWS_DEFLATE_AUTO;
-    base_sized_give(opt, size, &o, sizeof o);
-}
-
 static bool window_valid(int bits)
 {
     return bits == 0 || (bits >= DEFLATE_BITS_MIN_WRITTEN && bits <= DEFLATE_BITS_MAX);
 }
 
-const char *conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in)
+/* What is not allowed; NULL when all is well. */
+static const char *options_fault(const tws_deflate_options *o)
 {
-    tws_deflate_options_init(out);
-    if (in->size < offsetof(tws_deflate_options, memory_level))
-        return "deflate options were not initialised";
-    base_sized_take(out, sizeof *out, in, in->size);
-    if (out->level < 1 || out->level > 9)
+    if (o->level < 1 || o->level > 9)
         return "deflate.level is not between 1 and 9";
-    if (out->memory_level < 1 || out->memory_level > 9)
+    if (o->memory_level < 1 || o->memory_level > 9)
         return "deflate.memory_level is not between 1 and 9";
-    if (!window_valid(out->server_max_window_bits))
+    if (!window_valid(o->server_max_window_bits))
         return "deflate.server_max_window_bits is not between 9 and 15";
-    if (!window_valid(out->client_max_window_bits))
+    if (!window_valid(o->client_max_window_bits))
         return "deflate.client_max_window_bits is not between 9 and 15";
     return NULL;
+}
+
+tws_err conn_deflate_options(tws_deflate_options *out, const tws_deflate_options *in,
+                             const char **what)
+{
+    tws_deflate_options_init(out);
+    *what = "deflate options were not initialised";
+    if (in->size < offsetof(tws_deflate_options, memory_level))
+        return TWS_ERR_ARGUMENT;
+    base_sized_take(out, sizeof *out, in, in->size);
+    *what = options_fault(out);
+    return *what ? TWS_ERR_ARGUMENT : TWS_OK;
 }
 
 static uint8_t window_of(int bits, bool drops)

@@ -6,6 +6,7 @@
  * times out loses nothing. Nothing is ever produced beyond the limit and one byte.
  */
 #include "conn/codec.h"
+#include "conn/zstream_z.h"
 
 #include <string.h>
 

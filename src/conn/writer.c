@@ -170,19 +170,17 @@ static tws_err writer_append(tws_writer *w, const uint8_t *data, size_t len)
  * Compresses into the buffer, which leaves as a fragment whenever it is full. The last bytes stay
  * behind: if they turn out to be the tail they are cut.
  */
-static tws_err writer_pack(tws_writer *w, const void *data, size_t len, int flush)
+static tws_err writer_pack(tws_writer *w, const void *data, size_t len, bool end)
 {
-    z_stream *z = &w->packer->z;
     tws_err err;
 
-    z->next_in = (void *)(uintptr_t)data;
-    z->avail_in = (uInt)len;
+    zstream_feed(w->packer, data, len);
     for (;;) {
-        z->next_out = w->buf + w->fill;
-        z->avail_out = (uInt)(WRITER_FRAGMENT - w->fill);
-        deflate(z, flush);
-        w->fill = (size_t)(z->next_out - w->buf);
-        if (z->avail_out > 0)
+        size_t room = WRITER_FRAGMENT - w->fill;
+        size_t made = zstream_pack(w->packer, w->buf + w->fill, room, end);
+
+        w->fill += made;
+        if (made < room)
             return TWS_OK;
         err = writer_fragment(w, w->buf, w->fill - CODEC_TAIL_SIZE, false);
         if (err)
@@ -210,7 +208,7 @@ static tws_err writer_begin_packing(tws_writer *w)
     }
     w->buf = buf;
     w->fill = 0;
-    err = writer_pack(w, gathered, len, Z_NO_FLUSH);
+    err = writer_pack(w, gathered, len, false);
     base_pool_put(pool, gathered);
     return err;
 }
@@ -234,7 +232,7 @@ static tws_err writer_compress(tws_writer *w, const uint8_t *data, size_t len)
     while (!err && len > 0) {
         size_t n = len < UINT32_MAX / 2 ? len : UINT32_MAX / 2;
 
-        err = writer_pack(w, data, n, Z_NO_FLUSH);
+        err = writer_pack(w, data, n, false);
         data += n;
         len -= n;
     }
@@ -243,7 +241,7 @@ static tws_err writer_compress(tws_writer *w, const uint8_t *data, size_t len)
 
 static tws_err writer_pack_end(tws_writer *w)
 {
-    tws_err err = writer_pack(w, "", 0, Z_SYNC_FLUSH);
+    tws_err err = writer_pack(w, "", 0, true);
 
     return err ? err : writer_fragment(w, w->buf, w->fill - CODEC_TAIL_SIZE, true);
 }

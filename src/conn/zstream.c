@@ -1,4 +1,4 @@
-#include "conn/zstream.h"
+#include "conn/zstream_z.h"
 
 #include "base/clock.h"
 
@@ -269,4 +269,18 @@ uint32_t zstream_pool_count(struct zstream_pool *p)
     n = p->lent + p->spare;
     pthread_mutex_unlock(&p->mu);
     return n;
+}
+
+void zstream_feed(struct zstream *s, const void *data, size_t len)
+{
+    s->z.next_in = (void *)(uintptr_t)data;
+    s->z.avail_in = (uInt)len;
+}
+
+size_t zstream_pack(struct zstream *s, uint8_t *out, size_t room, bool end)
+{
+    s->z.next_out = out;
+    s->z.avail_out = (uInt)room;
+    deflate(&s->z, end ? Z_SYNC_FLUSH : Z_NO_FLUSH);
+    return room - s->z.avail_out;
 }

@@ -4,7 +4,8 @@
  * A stream costs 40 KiB to inflate and 150 KiB or more to deflate, so connections share them. What
  * a stream knows of earlier messages is taken out before it goes back, where that is needed.
  *
- * Only documented functions of zlib are used: zlib-ng's compatible build does as well.
+ * Only documented functions of zlib are used: zlib-ng's compatible build does as well. This header
+ * does without zlib's, which zstream_z.h includes.
  */
 #ifndef CONN_ZSTREAM_H
 #define CONN_ZSTREAM_H
@@ -12,19 +13,14 @@
 #include "base/alloc.h"
 
 #include <pthread.h>
-#include <zlib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define ZSTREAM_BITS_MIN 9
 #define ZSTREAM_BITS_MAX 15
 
-struct zstream {
-    struct zstream *next;
-    const tws_allocator *allocator;
-    z_stream z;
-    uint8_t level; /* 0: inflates */
-    uint8_t memory_level;
-    uint8_t bits;
-};
+struct zstream;
 
 /* Streams of one kind, by window. */
 struct zstream_pool {
@@ -66,6 +62,12 @@ void zstream_reset(struct zstream *s);
 /* The same for a compressor from anywhere: its reset in zlib-ng (2.1, level 1) forgets to close a
  * block that has begun. */
 void zstream_abandon(struct zstream *s);
+
+/* For who compresses piece by piece: gives a compressor up to 2^31 bytes, which stay where they are
+ * until zstream_pack() has made less than it had room for. */
+void zstream_feed(struct zstream *s, const void *data, size_t len);
+/* Compresses into out; how much it made. At the `end` everything comes out, up to a byte's edge. */
+size_t zstream_pack(struct zstream *s, uint8_t *out, size_t room, bool end);
 
 /* Copies what the stream knows of earlier bytes, growing *past, which may be NULL. False: there is
  * no memory, and *past is as it was. */

@@ -1,30 +1,9 @@
-/* Options of TLS: defaults and copies. */
+/* Options of TLS: copies. */
 #include "net/tls_context.h"
 
 #include "base/alloc.h"
-#include "base/sized.h"
 
 #include <string.h>
-
-void tws_tls_server_options_init_sized(tws_tls_server_options *opt, size_t size)
-{
-    tws_tls_server_options o;
-
-    memset(&o, 0, sizeof o);
-    o.size = size;
-    o.min_version = TWS_TLS_1_2;
-    base_sized_give(opt, size, &o, sizeof o);
-}
-
-void tws_tls_client_options_init_sized(tws_tls_client_options *opt, size_t size)
-{
-    tws_tls_client_options o;
-
-    memset(&o, 0, sizeof o);
-    o.size = size;
-    o.min_version = TWS_TLS_1_2;
-    base_sized_give(opt, size, &o, sizeof o);
-}
 
 /* Copies a string if there is one; *ok becomes false when there is no memory. */
 static char *copy_text(const tws_allocator *a, const char *text, bool *ok)

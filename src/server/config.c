@@ -124,6 +124,7 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
     tws_deflate_options deflate;
     tws_parsed_request parsed;
     struct upgrade_config *cfg;
+    tws_err err;
 
     *out = NULL;
     tws_upgrade_options_init(&o);
@@ -137,10 +138,11 @@ tws_err upgrade_config_new(struct upgrade_config **out, const tws_upgrade_option
     *what = check(&o);
     if (!*what && o.parsed && !upgrade_take_parsed(&parsed, o.parsed))
         *what = "the parsed request was not initialised";
-    if (!*what && o.deflate)
-        *what = conn_deflate_options(&deflate, o.deflate);
     if (*what)
         return TWS_ERR_ARGUMENT;
+    err = o.deflate ? conn_deflate_options(&deflate, o.deflate, what) : TWS_OK;
+    if (err)
+        return err;
     cfg = base_calloc(o.allocator, sizeof *cfg);
     if (!cfg)
         return TWS_ERR_MEMORY;

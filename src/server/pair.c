@@ -156,6 +156,8 @@ tws_err tws_pair(tws_conn **server_side, tws_conn **client_side, const tws_pair_
 {
     tws_pair_options o;
     tws_deflate_options deflate;
+    const char *what;
+    tws_err err;
 
     *server_side = *client_side = NULL;
     tws_pair_options_init(&o);
@@ -167,7 +169,8 @@ tws_err tws_pair(tws_conn **server_side, tws_conn **client_side, const tws_pair_
         return TWS_ERR_ARGUMENT;
     if (conn_queue_check(&o.server.queue) || conn_queue_check(&o.client.queue))
         return TWS_ERR_ARGUMENT;
-    if (o.deflate && conn_deflate_options(&deflate, o.deflate))
-        return TWS_ERR_ARGUMENT;
+    err = o.deflate ? conn_deflate_options(&deflate, o.deflate, &what) : TWS_OK;
+    if (err)
+        return err;
     return make_pair((tws_conn **[2]){server_side, client_side}, &o, o.deflate ? &deflate : NULL);
 }

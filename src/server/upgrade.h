@@ -80,6 +80,9 @@ void upgrade_request_free(tws_conn *c);
 
 /* Closes fd, if there is one, and says why. Returns err. */
 tws_err upgrade_refuse_input(int fd, tws_err err, const char *what, tws_error *error);
+/* in: what is known: descriptor, bytes, SSL. As tws_upgrade(). */
+tws_err upgrade_socket(tws_conn **out, struct upgrade_input *in, const tws_upgrade_options *opt,
+                       tws_error *error);
 /* A full copy of a structure that may be shorter or longer. False: it was not initialised. */
 bool upgrade_take_parsed(tws_parsed_request *out, const tws_parsed_request *in);
 /* The address given with a request, or that of fd's peer. */

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tws/openssl.h>
-
 tws_err upgrade_refuse_input(int fd, tws_err err, const char *what, tws_error *error)
 {
     if (fd >= 0)
@@ -83,8 +81,7 @@ bool tws_is_upgrade_request(const char *method, const tws_header *headers, size_
     return found[0] && found[1];
 }
 
-/* in: what is known; fd, bytes, SSL. */
-static tws_err upgrade(tws_conn **out, struct upgrade_input *in, const tws_upgrade_options *opt,
+tws_err upgrade_socket(tws_conn **out, struct upgrade_input *in, const tws_upgrade_options *opt,
                        tws_error *error)
 {
     struct upgrade_config *cfg = NULL;
@@ -119,7 +116,7 @@ tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t buffere
 {
     struct upgrade_input in = {.fd = fd, .buffered = buffered, .buffered_len = buffered_len};
 
-    return upgrade(out, &in, opt, error);
+    return upgrade_socket(out, &in, opt, error);
 }
 
 tws_err tws_upgrade_parsed(tws_conn **out, int fd, const void *buffered, size_t buffered_len,
@@ -136,24 +133,5 @@ tws_err tws_upgrade_parsed(tws_conn **out, int fd, const void *buffered, size_t 
     *out = NULL;
     if (!upgrade_take_parsed(&parsed, request))
         return upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "parsed request", error);
-    return upgrade(out, &in, opt, error);
-}
-
-tws_err tws_upgrade_ssl(tws_conn **out, SSL *ssl, int fd, const void *buffered, size_t buffered_len,
-                        const tws_upgrade_options *opt, tws_error *error)
-{
-    struct upgrade_input in = {
-        .fd = fd, .ssl = ssl, .buffered = buffered, .buffered_len = buffered_len};
-    tws_err err;
-
-    *out = NULL;
-    if (!ssl)
-        return upgrade_refuse_input(fd, TWS_ERR_ARGUMENT, "no SSL", error);
-    if (!SSL_is_init_finished(ssl) || !SSL_is_server(ssl))
-        err = upgrade_refuse_input(fd, TWS_ERR_STATE,
-                                   "the TLS handshake is not done, or a client's", error);
-    else
-        err = upgrade(out, &in, opt, error);
-    SSL_free(ssl); /* the connection has a reference of its own */
-    return err;
+    return upgrade_socket(out, &in, opt, error);
 }

@@ -28,7 +28,7 @@ OTHER_NAMES = {"tws_example", "TWS_BUILD", "TWS_CERTS"}
 # Words with a slash that are no paths of this repository.
 NO_PATHS = {"net/http", "lxzan/gws", "charts/*.png"}
 # Commands of the system: the files they are given are looked at, their options are not.
-SYSTEM = {"apt-get", "docker", "mkdir", "prometheus", "promtool", "taskset", "systemd-run", "cc"}
+SYSTEM = {"apt-get", "docker", "mkdir", "prometheus", "promtool", "taskset", "systemd-run", "cc", "pkg-config", "cmake"}
 PEER_CALLS = {"check", "build", "version", "features", "describe", "start"}
 
 
