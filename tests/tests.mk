@@ -145,6 +145,7 @@ tls-stress-run: $(TLS_STRESS)
 
 include tests/autobahn/autobahn.mk
 include tests/fuzz/fuzz.mk
+include tests/fault/fault.mk
 include tests/hostile/hostile.mk
 include tests/threads/threads.mk
 include tests/soak/soak.mk

@@ -73,8 +73,9 @@ static int listen_tcp(struct net_listener *l, const char *address, int backlog, 
 
     if (r < 0)
         return r;
-    if (getaddrinfo(host[0] ? host : NULL, port, &hints, &list) != 0)
-        return -EADDRNOTAVAIL;
+    r = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
+    if (r != 0)
+        return r == EAI_MEMORY ? -ENOMEM : r == EAI_SYSTEM && errno ? -errno : -EADDRNOTAVAIL;
     r = -EADDRNOTAVAIL;
     for (struct addrinfo *ai = list; ai && r < 0; ai = ai->ai_next)
         r = open_listener(ai->ai_addr, ai->ai_addrlen, backlog, reuse_port);

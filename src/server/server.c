@@ -85,7 +85,8 @@ static tws_err add_listener(tws_server *s, bool plain, tws_error *e)
 
     l->plain = plain || !s->cfg->opt.tls;
     s->listener_count++;
-    net_local_text(l->fd, text, sizeof text);
+    if (net_local_text(l->fd, text, sizeof text) == 0)
+        return failed(e, TWS_ERR_SYSTEM, errno, NULL); /* nobody could be told the port */
     *address = base_strdup(server_allocator(s), text);
     return *address ? TWS_OK : failed(e, TWS_ERR_MEMORY, 0, NULL);
 }

@@ -1,0 +1,372 @@
+/* Which call fails, and memory. */
+#include "inject_private.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+
+enum { MOST_FDS = 4096, MOST_TRACE = 100000, MOST_ERRORS = 8, MOST_SHORT = 20000 };
+
+static const int errors[CALL_COUNT][MOST_ERRORS] = {
+#define ERRORS_(name, ...) [CALL_##name] = {__VA_ARGS__},
+    FAULT_CALLS(ERRORS_)
+#undef ERRORS_
+};
+
+static const char *const names[CALL_COUNT] = {
+#define NAMES_(name, ...) [CALL_##name] = #name,
+    FAULT_CALLS(NAMES_)
+#undef NAMES_
+};
+
+static struct fault_plan plan;
+static _Atomic bool paused = true, struck;
+static _Atomic long seen, live, live_openssl;
+static unsigned char trace[MOST_TRACE];
+static _Atomic bool spared[MOST_FDS], counts[MOST_FDS];
+static _Atomic unsigned turns[CALL_COUNT];
+
+/* ---- Plans ---- */
+
+const char *fault_call_name(int call)
+{
+    return names[call];
+}
+
+/* A thread that cannot be made is told by EAGAIN. */
+static bool passing(enum fault_call call, int error)
+{
+    return error == EINTR || (error == EAGAIN && call != CALL_pthread_create);
+}
+
+unsigned fault_call_errors(int call)
+{
+    unsigned n = 0;
+
+    while (n < MOST_ERRORS && errors[call][n])
+        n++;
+    return n;
+}
+
+void fault_arm(const struct fault_plan *p)
+{
+    atomic_store(&paused, true);
+    plan = p ? *p : (struct fault_plan){.mode = FAULT_NONE};
+    for (int i = 0; i < MOST_FDS; i++)
+        atomic_store(&spared[i], false);
+    for (int i = 0; i < CALL_COUNT; i++)
+        atomic_store(&turns[i], 0);
+    atomic_store(&seen, 0);
+    atomic_store(&struck, false);
+    atomic_store(&paused, !p);
+}
+
+void fault_pause(bool on)
+{
+    atomic_store(&paused, on);
+}
+
+void fault_spare_open(void)
+{
+    struct sockaddr_storage ss;
+
+    for (int fd = 0; fd < 512; fd++) {
+        socklen_t len = sizeof ss;
+
+        if (getpeername(fd, (struct sockaddr *)&ss, &len) == 0)
+            atomic_store(&spared[fd], true);
+    }
+}
+
+void fault_fd_new(int fd, bool counting)
+{
+    if (fd < 0 || fd >= MOST_FDS)
+        return;
+    atomic_store(&spared[fd], false);
+    atomic_store(&counts[fd], counting);
+}
+
+long fault_seen(void)
+{
+    return atomic_load(&seen);
+}
+
+bool fault_struck(void)
+{
+    return atomic_load(&struck);
+}
+
+long fault_trace(unsigned char *kinds, long most)
+{
+    long n = fault_seen();
+
+    n = n < most ? n : most;
+    n = n < MOST_TRACE ? n : MOST_TRACE;
+    memcpy(kinds, trace, (size_t)n);
+    return n;
+}
+
+/* ---- Positions ---- */
+
+/* Whether the plan's fault befalls this position. */
+static bool due(void)
+{
+    long n = atomic_fetch_add(&seen, 1) + 1;
+    bool yes = n == plan.position || (plan.onward && n > plan.position);
+
+    if (yes)
+        atomic_store(&struck, true);
+    return yes;
+}
+
+/* What goes on for ever is no interruption. */
+static int lasting(enum fault_call call)
+{
+    unsigned n = fault_call_errors(call), hard = 0;
+
+    while (hard < n && !passing(call, errors[call][hard]))
+        hard++;
+    return hard ? errors[call][plan.variant % hard] : 0;
+}
+
+static int strike_once(enum fault_call call)
+{
+    long n = atomic_load(&seen);
+    int error;
+
+    if (n < MOST_TRACE)
+        trace[n] = (unsigned char)call;
+    if (!due())
+        return 0;
+    error = plan.onward ? lasting(call) : errors[call][plan.variant % fault_call_errors(call)];
+    dprintf(STDERR_FILENO, "%s fails with %d\n", names[call], error);
+    return error;
+}
+
+static bool has(enum fault_call call, int error)
+{
+    for (unsigned i = 0; i < MOST_ERRORS; i++)
+        if (errors[call][i] == error)
+            return true;
+    return false;
+}
+
+/* Every second one. */
+static int strike_often(enum fault_call call, int error)
+{
+    if (!has(call, error) || atomic_fetch_add(&turns[call], 1) % 2)
+        return 0;
+    atomic_fetch_add(&seen, 1);
+    atomic_store(&struck, true);
+    return error;
+}
+
+static bool excused(enum fault_call call, int fd)
+{
+    if (atomic_load(&paused))
+        return true;
+    if (fd < 0 || fd >= MOST_FDS)
+        return false;
+    return atomic_load(&spared[fd]) || (atomic_load(&counts[fd]) && call != CALL_close);
+}
+
+int fault_strike(enum fault_call call, int fd)
+{
+    if (excused(call, fd))
+        return 0;
+    switch (plan.mode) {
+    case FAULT_CALL:
+        return strike_once(call);
+    case FAULT_KIND:
+        return (int)call == plan.call && due() ? lasting(call) : 0;
+    case FAULT_INTERRUPT:
+        return strike_often(call, EINTR);
+    default:
+        return 0;
+    }
+}
+
+int fault_strike_transfer(enum fault_call call, int fd, size_t *len)
+{
+    if (!excused(call, fd) && plan.mode == FAULT_AGAIN)
+        return strike_often(call, EAGAIN);
+    if (!excused(call, fd) && plan.mode == FAULT_SHORT && *len > 1 && fault_seen() < MOST_SHORT) {
+        atomic_fetch_add(&seen, 1);
+        atomic_store(&struck, true);
+        *len = 1;
+    }
+    return fault_strike(call, fd);
+}
+
+/* ---- Time ---- */
+
+static struct timespec frozen;
+static _Atomic bool leapt, still;
+
+static int64_t nanoseconds(const struct timespec *ts)
+{
+    return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+}
+
+static struct timespec system_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts;
+}
+
+/* In: the system's time. */
+void fault_clock(struct timespec *now)
+{
+    static _Atomic int freezing;
+
+    if (!atomic_load(&paused) && plan.mode == FAULT_LEAP && due())
+        atomic_store(&leapt, true);
+    if (!atomic_load(&paused) && plan.mode == FAULT_STILL && due() &&
+        !atomic_exchange(&freezing, 1)) {
+        frozen = *now;
+        atomic_store(&still, true);
+    }
+    if (atomic_load(&leapt))
+        now->tv_sec += 3600;
+    else if (atomic_load(&still) && !atomic_load(&paused))
+        *now = frozen;
+}
+
+void fault_clock_to_system(struct timespec *limit)
+{
+    struct timespec now = system_now(), shown = now;
+    int64_t at;
+
+    if (atomic_load(&leapt))
+        shown.tv_sec += 3600;
+    else if (atomic_load(&still) && !atomic_load(&paused))
+        shown = frozen;
+    at = nanoseconds(limit) - nanoseconds(&shown) + nanoseconds(&now);
+    if (at < 0)
+        at = 0;
+    limit->tv_sec = at / 1000000000;
+    limit->tv_nsec = at % 1000000000;
+}
+
+/* ---- Memory ---- */
+
+bool fault_strike_memory(bool hook)
+{
+    return !atomic_load(&paused) && plan.mode == (hook ? FAULT_HOOK : FAULT_MEMORY) && due();
+}
+
+long fault_live(void)
+{
+    return atomic_load(&live);
+}
+
+long fault_live_openssl(void)
+{
+    return atomic_load(&live_openssl);
+}
+
+/* In place of the library's. */
+void *fault_malloc(size_t size);
+void *fault_realloc(void *block, size_t size);
+void fault_free(void *block);
+
+void *fault_malloc(size_t size)
+{
+    void *p = fault_strike_memory(false) ? NULL : malloc(size);
+
+    if (p)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+void *fault_realloc(void *block, size_t size)
+{
+    void *p = fault_strike_memory(false) ? NULL : realloc(block, size);
+
+    if (p && !block)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+void fault_free(void *block)
+{
+    if (block)
+        atomic_fetch_sub(&live, 1);
+    free(block);
+}
+
+static void *hook_alloc(size_t size, void *arg)
+{
+    void *p = fault_strike_memory(true) ? NULL : malloc(size);
+
+    (void)arg;
+    if (p)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+static void *hook_resize(void *block, size_t size, void *arg)
+{
+    (void)arg;
+    return fault_strike_memory(true) ? NULL : realloc(block, size);
+}
+
+static void hook_release(void *block, void *arg)
+{
+    (void)arg;
+    fault_free(block);
+}
+
+const tws_allocator *fault_allocator(void)
+{
+    static const tws_allocator a = {hook_alloc, hook_resize, hook_release, NULL};
+
+    return plan.mode == FAULT_HOOK ? &a : NULL;
+}
+
+static void *openssl_alloc(size_t size, const char *file, int line)
+{
+    void *p = size == 0 || fault_strike_memory(false) ? NULL : malloc(size);
+
+    (void)file;
+    (void)line;
+    if (p)
+        atomic_fetch_add(&live_openssl, 1);
+    return p;
+}
+
+static void openssl_free(void *block, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    if (block)
+        atomic_fetch_sub(&live_openssl, 1);
+    free(block);
+}
+
+static void *openssl_resize(void *block, size_t size, const char *file, int line)
+{
+    if (!block)
+        return openssl_alloc(size, file, line);
+    if (size == 0) {
+        openssl_free(block, file, line);
+        return NULL;
+    }
+    return fault_strike_memory(false) ? NULL : realloc(block, size);
+}
+
+void fault_init(void)
+{
+    if (CRYPTO_set_mem_functions(openssl_alloc, openssl_resize, openssl_free) != 1)
+        abort();
+}

@@ -1,0 +1,166 @@
+/* What scenes share. */
+#include "scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static _Atomic unsigned noted;
+
+void die(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    fflush(stderr);
+    _exit(3);
+}
+
+/* Nobody has broken a rule or a limit, and nobody has asked for what cannot be. */
+static bool blames(tws_err err)
+{
+    static const tws_err wrong[] = {TWS_ERR_ARGUMENT,   TWS_ERR_MESSAGE_SIZE, TWS_ERR_TEXT,
+                                    TWS_ERR_CLOSE_CODE, TWS_ERR_BUSY,         TWS_ERR_CONTROL_SIZE,
+                                    TWS_ERR_PROTOCOL,   TWS_ERR_UTF8,         TWS_ERR_TOO_BIG,
+                                    TWS_ERR_FLOOD,      TWS_ERR_SLOW,         TWS_ERR_DEFLATE,
+                                    TWS_ERR_CERTIFICATE};
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (err == wrong[i])
+            return true;
+    return false;
+}
+
+tws_err note(tws_err err)
+{
+    if (blames(err))
+        die("%s", tws_err_name(err));
+    if (err)
+        atomic_fetch_add(&noted, 1);
+    return err;
+}
+
+tws_err note_error(tws_err err, const tws_error *e)
+{
+    if (blames(err) || (err && (e->code != err || !e->text[0])))
+        die("%s: %s: %s", tws_err_name(err), tws_err_name(e->code), e->text);
+    if (getenv("FAULT_VERBOSE") && err)
+        fprintf(stderr, "%s: %s, errno %d\n", tws_err_name(err), e->text, e->sys_errno);
+    return note(err);
+}
+
+void note_loss(void)
+{
+    atomic_fetch_add(&noted, 1);
+}
+
+unsigned notes(void)
+{
+    return atomic_load(&noted);
+}
+
+void notes_clear(void)
+{
+    atomic_store(&noted, 0);
+}
+
+/* ---- Threads ---- */
+
+void on_thread(bool light, void (*fn)(void *arg), void *arg)
+{
+    tws_group_options opt;
+    tws_group *g;
+
+    tws_group_options_init(&opt);
+    opt.threads = light ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+    opt.carriers = light ? 1 : 0;
+    opt.allocator = fault_allocator();
+    if (note(tws_group_new(&g, &opt)))
+        return;
+    note(tws_group_spawn(g, fn, arg));
+    tws_group_free(g);
+}
+
+/* ---- Those beside ---- */
+
+void conn_times(tws_conn_options *opt)
+{
+    opt->read_timeout = 4000;
+    opt->write_timeout = 4000;
+    opt->close_timeout = 2000;
+}
+
+void stand_options(tws_server_options *opt, bool light)
+{
+    static const char *const any_port[] = {"127.0.0.1:0"};
+
+    tws_server_options_init(opt);
+    opt->listen = any_port;
+    opt->listen_count = 1;
+    opt->threads = light ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
+    opt->carriers = light ? 1 : 0;
+    opt->on_connection = support_echo;
+    opt->upgrade.allocator = fault_allocator();
+    opt->upgrade.handshake_timeout = 4000;
+    conn_times(&opt->upgrade.conn);
+}
+
+/* A plain client says something and hears it. */
+static bool echo(struct client *c)
+{
+    struct client_frame f;
+    uint8_t wire[64];
+
+    return client_send_bytes(c->fd, wire,
+                             client_frame(wire, CLIENT_FIN | CLIENT_TEXT, "beside", 6)) &&
+           client_try_next(c, &f) == 1 && f.opcode == CLIENT_TEXT && f.len == 6 &&
+           memcmp(f.data, "beside", 6) == 0;
+}
+
+bool stand_open(struct stand *s, const tws_server_options *opt, bool paused)
+{
+    tws_error e;
+
+    memset(s, 0, sizeof *s);
+    s->beside.fd = -1;
+    fault_pause(paused);
+    if (note_error(tws_server_start(&s->server, opt, &e), &e)) {
+        if (s->server)
+            die("a server that did not start is there");
+        return false;
+    }
+    fault_pause(true);
+    tws_server_address(s->server, 0, s->address, sizeof s->address);
+    if (!opt->tls) {
+        if (client_upgrade(&s->beside, client_dial(s->address), NULL) != 101 || !echo(&s->beside))
+            die("a first client is not served");
+        fault_spare_open();
+    }
+    fault_pause(false);
+    return true;
+}
+
+void stand_echo(struct stand *s)
+{
+    if (s->beside.fd >= 0 && !echo(&s->beside))
+        die("another connection was harmed");
+}
+
+void stand_close(struct stand *s)
+{
+    struct client c = {.fd = -1};
+
+    fault_pause(true);
+    stand_echo(s);
+    if (s->beside.fd >= 0) {
+        if (client_upgrade(&c, client_dial(s->address), NULL) != 101 || !echo(&c))
+            die("a new client is not served when the fault is over");
+        client_close(&c);
+    }
+    fault_pause(false);
+    tws_server_free(s->server);
+    client_close(&s->beside);
+}
