@@ -212,6 +212,7 @@ struct tws_conn {
     /* Writer's: bytes that must leave before anything else. */
     uint8_t *out;
     uint32_t out_begin;
+    bool out_lent; /* `out` is conn_out_lend()'s */
     _Atomic uint32_t out_len; /* a hint for others */
     struct hold_slot *hold;
     struct conn_keys *keys; /* behind the connection in its block; NULL: none (servers) */
@@ -455,6 +456,9 @@ static inline uint32_t conn_out_len(const tws_conn *c)
 /* n bytes of it have left. */
 void conn_out_sent(tws_conn *c, uint32_t n);
 void conn_out_free(tws_conn *c);
+/* Has `out`, which is empty, stand in the caller's room for control frames, until it is empty again. */
+#define CONN_LENT (2 * (WIRE_FRAME_HEADER_MAX + WIRE_CONTROL_MAX))
+void conn_out_lend(tws_conn *c, uint8_t room[CONN_LENT]);
 
 /* ---- turn.c: the writer's role ---- */
 

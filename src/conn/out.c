@@ -62,10 +62,19 @@ void conn_out_sent(tws_conn *c, uint32_t n)
         conn_out_free(c);
 }
 
+void conn_out_lend(tws_conn *c, uint8_t room[CONN_LENT])
+{
+    c->out = room;
+    c->out_begin = 0;
+    c->out_lent = true;
+}
+
 void conn_out_free(tws_conn *c)
 {
     if (c->out) {
-        base_pool_put(&c->env->buffers, c->out);
+        if (!c->out_lent)
+            base_pool_put(&c->env->buffers, c->out);
+        c->out_lent = false;
         c->out = NULL;
         if (c->hold)
             hold_end(c->hold);

@@ -198,12 +198,32 @@ static bool anything_wanted(const tws_conn *c)
     return (c->pong_wanted || close_due(c)) && conn_state(c) != CONN_ENDED;
 }
 
+/* There is no memory for `out`: a peer that waits for a control frame need not suffer from that. What
+ * the socket does not take at once has nowhere to stay. */
+static void push_bare_locked(tws_conn *c)
+{
+    struct conn_cause cause = {TWS_ERR_RESOURCE, TWS_PHASE_WRITE, TWS_CAUSE_LOCAL, ENOMEM,
+                               "no memory for a control frame"};
+    uint8_t room[CONN_LENT];
+
+    conn_out_lend(c, room);
+    conn_queue_wanted_locked(c);
+    pthread_mutex_unlock(&c->mu);
+    push_out(c);
+    pthread_mutex_lock(&c->mu);
+    if (conn_out_len(c) > 0)
+        conn_end_locked(c, &cause);
+    conn_out_free(c);
+}
+
 static void push_wanted_locked(tws_conn *c)
 {
     while (anything_wanted(c)) {
         conn_queue_wanted_locked(c);
-        if (conn_out_len(c) == 0)
-            return; /* no memory: the next one tries again */
+        if (conn_out_len(c) == 0) {
+            push_bare_locked(c);
+            return;
+        }
         pthread_mutex_unlock(&c->mu);
         push_out(c);
         pthread_mutex_lock(&c->mu);

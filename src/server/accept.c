@@ -305,8 +305,11 @@ static bool accept_once(struct acceptor *a)
     a->fds[n] = (struct pollfd){.fd = s->stop.fd, .events = POLLIN};
     for (size_t i = 0; i < refused; i++)
         a->fds[n + 1 + i] = (struct pollfd){.fd = a->refused[i].fd, .events = POLLIN};
-    if (task_poll(a->fds, n + 1 + refused, next_deadline(a, resting)) < 0)
-        rest(a, ENOMEM);
+    if (task_poll(a->fds, n + 1 + refused, next_deadline(a, resting)) < 0) {
+        rest(a, ENOMEM); /* which poll cannot do */
+        task_sleep(a->rest_until);
+        return !atomic_load(&s->stopping);
+    }
     if (a->fds[n].revents)
         return false;
     refused_step(a, a->fds + n + 1, refused);

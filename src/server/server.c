@@ -1,6 +1,7 @@
 /* Starting, stopping and draining a server. */
 #include "server/server.h"
 
+#include "base/clock.h"
 #include "base/sized.h"
 #include "base/text.h"
 
@@ -354,6 +355,7 @@ int tws_server_dup_listener(const tws_server *s, size_t index)
 
 void tws_server_stop(tws_server *s)
 {
+    atomic_store(&s->stopping, true);
     task_event_set(&s->stop);
 }
 
@@ -361,8 +363,9 @@ void tws_server_wait(tws_server *s)
 {
     struct pollfd pfd = {.fd = s->stop.fd, .events = POLLIN};
 
-    while (task_poll(&pfd, 1, TASK_FOREVER) == 0) {
-    }
+    while (!atomic_load(&s->stopping))
+        if (task_poll(&pfd, 1, TASK_FOREVER) < 0) /* no memory: look again now and then */
+            task_sleep(base_clock_ns() + 100 * BASE_NS_PER_MS);
 }
 
 /* The first call to drain tells everybody. */

@@ -62,6 +62,7 @@ struct tws_server {
     struct pollfd *accept_fds; /* the accepting thread's */
     int accept_spare;          /* the acceptor's: a descriptor to give up; open before it starts */
     struct task_event stop;    /* set once, never cleared */
+    _Atomic bool stopping;     /* the same, for when poll itself fails */
     struct task_service acceptor, watcher;
     bool acceptor_runs, watcher_runs;
 

@@ -68,11 +68,19 @@ STAND_IN(int, epoll_ctl, int set, int op, int fd, struct epoll_event *event)
 
 /* ---- Transfers ---- */
 
+/* After some errors a socket is of no use any more, and both sides see that. */
+static void break_socket(int fd, int error)
+{
+    if (error == ECONNRESET || error == EPIPE || error == ETIMEDOUT || error == ENOTCONN)
+        shutdown(fd, SHUT_RDWR);
+}
+
 #define FAIL_TRANSFER(call, fd, len)                                                               \
     size_t fault_wanted_ = len;                                                                    \
     int fail_error_ = fault_strike_transfer(CALL_##call, fd, &len);                                \
     if (fail_error_) {                                                                             \
         edge_again(fd);                                                                            \
+        break_socket(fd, fail_error_);                                                             \
         errno = fail_error_;                                                                       \
         return -1;                                                                                 \
     }
@@ -176,13 +184,17 @@ STAND_IN(int, accept4, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
     int error = fault_strike(CALL_accept4, fd), peer;
 
-    if (error == ECONNABORTED && (peer = accept4(fd, addr, len, flags)) >= 0)
-        close(peer);
-    if (error) {
+    if (error && error != ECONNABORTED) {
         errno = error;
         return -1;
     }
-    return made(accept4(fd, addr, len, flags), false);
+    peer = made(accept4(fd, addr, len, flags), false);
+    if (peer >= 0 && error) {
+        close(peer);
+        errno = error;
+        return -1;
+    }
+    return peer;
 }
 
 STAND_IN(int, socket, int domain, int type, int protocol)
@@ -328,7 +340,13 @@ STAND_IN(int, getsockname, int fd, struct sockaddr *addr, socklen_t *len)
 
 STAND_IN(int, getpeername, int fd, struct sockaddr *addr, socklen_t *len)
 {
-    FAIL(getpeername, fd, -1);
+    int error = fault_strike(CALL_getpeername, fd);
+
+    if (error) {
+        break_socket(fd, error);
+        errno = error;
+        return -1;
+    }
     return getpeername(fd, addr, len);
 }
 

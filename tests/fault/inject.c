@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <openssl/crypto.h>
+#include <sanitizer/common_interface_defs.h>
 
 enum { MOST_FDS = 4096, MOST_TRACE = 100000, MOST_ERRORS = 8, MOST_SHORT = 20000 };
 
@@ -28,6 +29,7 @@ static const char *const names[CALL_COUNT] = {
 };
 
 static struct fault_plan plan;
+static bool verbose; /* with stacks */
 static _Atomic bool paused = true, struck;
 static _Atomic long seen, live, live_openssl;
 static unsigned char trace[MOST_TRACE];
@@ -104,6 +106,17 @@ bool fault_struck(void)
     return atomic_load(&struck);
 }
 
+bool fault_everywhere(void)
+{
+    return plan.mode == FAULT_LEAP;
+}
+
+bool fault_is_mild(void)
+{
+    return plan.mode == FAULT_NONE || plan.mode == FAULT_STILL || plan.mode == FAULT_INTERRUPT ||
+           plan.mode == FAULT_SIGNALS;
+}
+
 long fault_trace(unsigned char *kinds, long most)
 {
     long n = fault_seen();
@@ -148,6 +161,8 @@ static int strike_once(enum fault_call call)
         return 0;
     error = plan.onward ? lasting(call) : errors[call][plan.variant % fault_call_errors(call)];
     dprintf(STDERR_FILENO, "%s fails with %d\n", names[call], error);
+    if (verbose)
+        __sanitizer_print_stack_trace();
     return error;
 }
 
@@ -262,7 +277,11 @@ void fault_clock_to_system(struct timespec *limit)
 
 bool fault_strike_memory(bool hook)
 {
-    return !atomic_load(&paused) && plan.mode == (hook ? FAULT_HOOK : FAULT_MEMORY) && due();
+    if (atomic_load(&paused) || plan.mode != (hook ? FAULT_HOOK : FAULT_MEMORY) || !due())
+        return false;
+    if (verbose)
+        __sanitizer_print_stack_trace();
+    return true;
 }
 
 long fault_live(void)
@@ -367,6 +386,7 @@ static void *openssl_resize(void *block, size_t size, const char *file, int line
 
 void fault_init(void)
 {
+    verbose = getenv("FAULT_VERBOSE") != NULL;
     if (CRYPTO_set_mem_functions(openssl_alloc, openssl_resize, openssl_free) != 1)
         abort();
 }

@@ -92,6 +92,10 @@ void fault_spare_open(void);
 /* How many positions were passed since fault_arm(), and whether something was made to fail. */
 long fault_seen(void);
 bool fault_struck(void);
+/* Whether others are hit as well: an hour has passed for all. */
+bool fault_everywhere(void);
+/* Whether calls must not notice. */
+bool fault_is_mild(void);
 /* The kinds of the calls that were counted, up to so many; how many. */
 long fault_trace(unsigned char *kinds, long most);
 const char *fault_call_name(int call);

@@ -50,7 +50,13 @@ static const struct mode {
     {"again", FAULT_AGAIN, false, false, false},
     {"signals", FAULT_SIGNALS, false, false, false},
 };
-enum { MODES = sizeof modes / sizeof *modes, MOST_JOBS = 16, BATCH = 40, HANG_MS = 40000 };
+enum {
+    MODES = sizeof modes / sizeof *modes,
+    MOST_JOBS = 16,
+    BATCH = 40,
+    HANG_MS = 40000,
+    SLOW_MS = 1500
+};
 
 static struct {
     const char *scene, *mode;
@@ -116,7 +122,7 @@ static void child_main(struct child *c)
         session_run(c->work->scene, &c->work->plans[i]);
         atomic_fetch_add(&r->struck, fault_struck());
         atomic_fetch_add(&r->noticed, notes() > 0);
-        if (support_now_ms() - begin > 3000) {
+        if (support_now_ms() - begin > SLOW_MS) {
             atomic_fetch_add(&r->slow, 1);
             fprintf(stderr, "slow: item %ld position %ld variant %u %lld ms\n", i,
                     c->work->plans[i].position, c->work->plans[i].variant,
@@ -177,7 +183,7 @@ static void child_ended(struct child *c, int status, bool hung)
     w->struck += atomic_load(&r->struck);
     w->noticed += atomic_load(&r->noticed);
     w->slow += atomic_load(&r->slow);
-    if (atomic_load(&r->slow) && getenv("FAULT_VERBOSE"))
+    if ((atomic_load(&r->slow) || args.position) && getenv("FAULT_VERBOSE"))
         show_log(c);
     if (hung || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         failures++;

@@ -46,7 +46,7 @@ void notes_clear(void);
 
 /* ---- Threads and time ---- */
 
-/* Runs it on a thread of that kind. */
+/* Runs it: on this thread, which takes signals, or on a light one. */
 void on_thread(bool light, void (*fn)(void *arg), void *arg);
 /* Waits for a condition that must come true. */
 #define AWAIT(condition)                                                                           \

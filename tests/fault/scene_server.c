@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 
 /* ---- The server's side ---- */
@@ -94,8 +95,11 @@ static void serve(tws_server_options *opt)
     char headers[1900];
     struct client_frame f;
     struct client c = {.fd = -1};
+    sigset_t all;
     struct stand s;
 
+    sigfillset(&all); /* the client's own calls are not meant */
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
     /* Headers too long for the connection's own block. */
     memset(headers, 'h', sizeof headers);
     memcpy(headers, "Sec-WebSocket-Protocol: p\r\nX-Long: ", 35);

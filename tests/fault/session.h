@@ -11,7 +11,7 @@ struct report {
     _Atomic long done;     /* items that passed */
     _Atomic long struck;   /* of them, faults that befell something */
     _Atomic long noticed;  /* of them, told by a call */
-    _Atomic long slow;     /* of them, took more than 3 s */
+    _Atomic long slow;     /* of them, took long */
     long seen;             /* positions of a session without faults */
     unsigned char kinds[20000];
 };
