@@ -14,6 +14,7 @@
 
 #include <tws/tws.h>
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -236,9 +237,11 @@ static bool page(const tws_request *r, tws_reply *a, void *arg)
     if (text == NULL) {
         return false;
     }
-    int n =
-        snprintf(text, PAGE_SIZE, "live_blocks %lld\nlive_bytes %lld\nunfinished_writes %lld\n",
-                 (long long)heap.blocks, (long long)heap.bytes, (long long)(accepted - completed));
+    struct mallinfo2 all = mallinfo2(); /* with OpenSSL's and the C library's own */
+    int n = snprintf(text, PAGE_SIZE,
+                     "live_blocks %lld\nlive_bytes %lld\nmalloc_used %zu\nunfinished_writes %lld\n",
+                     (long long)heap.blocks, (long long)heap.bytes, all.uordblks + all.hblkhd,
+                     (long long)(accepted - completed));
     size_t len = (size_t)n;
     len += tws_server_metrics(server, text + len, PAGE_SIZE - len);
     if (len < PAGE_SIZE) {

@@ -31,9 +31,10 @@ BOUNDS = {
     # The pthreads that stepped in for handlers that kept their carrier stay as spares, some more on a busy machine.
     "threads": slope.Bound(8),
     "live_bytes": slope.Bound(128 * 1024, 0.02),
+    "malloc_used": slope.Bound(256 * 1024, 0.03),
     "live_blocks": slope.Bound(20, 0.02),
 }
-UNITS = {"rss": MIB, "pss": MIB, "live_bytes": MIB}
+UNITS = {"rss": MIB, "pss": MIB, "live_bytes": MIB, "malloc_used": MIB}
 WARM_UP_S = 600.0
 WARM_UP_SHARE = 0.15
 START_S = 30.0
@@ -150,6 +151,7 @@ class Server(Program):
     def sample(self):
         found = self.page()
         return {**super().sample(), "live_bytes": found["live_bytes"], "live_blocks": found["live_blocks"],
+                "malloc_used": found["malloc_used"],
                 "connections": found["tws_connections_open"]}
 
 
@@ -277,7 +279,7 @@ class Soak:
         return 100.0 * sum(used) / span if span > 0 else 0.0
 
 
-COLUMNS = ("rss", "pss", "descriptors", "threads", "live_bytes", "live_blocks", "connections", "cpu")
+COLUMNS = ("rss", "pss", "descriptors", "threads", "live_bytes", "live_blocks", "connections", "cpu", "malloc_used")
 
 
 def plot(folder, programs):
