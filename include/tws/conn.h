@@ -168,6 +168,12 @@ TWS_API tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n);
  * held back for a moment and sent as one (option join_replies), at most until the next read waits
  * or some milliseconds have gone; an error of that send is returned by a later call.
  *
+ * A write fails when the peer has gone. What had come before can still be read. If a close frame is in
+ * it, the connection has ended with TWS_ERR_PEER_CLOSED and that code and reason, not with
+ * TWS_ERR_NETWORK: the write finds it unless another thread is reading or more than 16 KiB stand before
+ * it, in which cases the reads find it when they come to it, or the library when the handler returns.
+ * A peer that resets the connection may take what it said with it.
+ *
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
  * @param data the payload; may be NULL when len is 0

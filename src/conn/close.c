@@ -78,7 +78,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
             cause.code = TWS_ERR_UTF8;
         return conn_fail(c, &cause, (uint16_t)fault);
     }
-    if (conn_state(c) == CONN_OPEN && c->on_close) {
+    if ((conn_state(c) == CONN_OPEN || (c->rest_readable && !c->drop)) && c->on_close) {
         char text[WIRE_CLOSE_REASON_MAX + 1];
 
         memcpy(text, reason, reason_len);
@@ -88,6 +88,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
     pthread_mutex_lock(&c->mu);
     c->peer_closed = true;
     c->error.clean = c->close_queued;
+    conn_farewell_locked(c, code, reason, reason_len);
     if (conn_state(c) == CONN_OPEN) {
         c->error.code = TWS_ERR_PEER_CLOSED;
         c->error.phase = TWS_PHASE_READ;
@@ -273,6 +274,7 @@ void conn_finish(tws_conn *c, uint16_t code)
     if (conn_state(c) == CONN_OPEN)
         close_begin(c, code, NULL, 0);
     finish(c, close_deadline(c), true);
+    conn_farewell_read(c);
     atomic_store(&c->rest_readable, false); /* nobody is left who would */
 }
 

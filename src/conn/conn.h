@@ -188,9 +188,11 @@ struct tws_conn {
     bool close_wanted;     /* our close frame is to be sent before anything else */
     bool close_queued;     /* it has been put into out or sent */
     bool pong_wanted;
-    bool peer_closed;           /* the peer's close frame has come */
-    bool finishing;             /* somebody is doing the closing handshake */
-    _Atomic bool rest_readable; /* ended by a failed write: what came before may still be read */
+    bool peer_closed; /* the peer's close frame has come */
+    bool finishing;   /* somebody is doing the closing handshake */
+    _Atomic bool
+        rest_readable; /* ended by a failed write: what came before may still be read, and a
+                                 * close frame in it tells more than that write */
     uint8_t pong_len;
     uint8_t pong_data[WIRE_CONTROL_MAX];
     _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
@@ -329,6 +331,8 @@ enum conn_passed conn_passed(tws_conn *c);
 tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t close_code);
 /* A negative errno from the stream while reading or writing. */
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error);
+/* The peer's close frame was read after a failed write had ended the connection. */
+void conn_farewell_locked(tws_conn *c, uint16_t code, const uint8_t *reason, size_t len);
 /* Close frames have gone both ways, also when the socket is still open. */
 bool conn_closed_clean(tws_conn *c);
 /* What a call on a connection that is closing or over returns. */
@@ -341,6 +345,8 @@ tws_err conn_sticky_locked(const tws_conn *c);
 tws_err conn_input_fill(tws_conn *c, uint32_t need, int64_t deadline);
 /* Receives straight into a caller's buffer; input must be empty. */
 tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_t deadline);
+/* Receives what is there, if there is room, without waiting. False: nothing. */
+bool conn_input_more(tws_conn *c);
 /* How long to wait before silence has to be looked at; 0: for ever. */
 tws_ms conn_silence_period(tws_conn *c);
 /* What is held or stranded leaves before the reader waits. */
@@ -551,6 +557,20 @@ static inline struct conn_wait conn_write_wait(tws_conn *c)
 }
 /* Takes the role for it. */
 tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn turn);
+
+/* ---- farewell.c: a close frame that lies unread when writing fails ---- */
+
+struct conn_farewell {
+    bool found;
+    uint8_t reason_len;
+    uint16_t code;
+    uint8_t reason[TWS_REASON_MAX];
+};
+/* Looks for it in what has been received, unless somebody reads. Takes nothing and does not wait; a close
+ * frame behind more than a buffer of messages is left to who reads those. */
+void conn_farewell_look(tws_conn *c, struct conn_farewell *out);
+/* The handler has returned: goes through what it has not read, as far as a connection's end has any. */
+void conn_farewell_read(tws_conn *c);
 
 /* ---- close_code.c ---- */
 

@@ -155,9 +155,20 @@ static void tls_cause(const tws_conn *c, struct conn_cause *cause, int error)
     cause->sys_errno = 0;
 }
 
+static const char write_failed[] = "its close frame was there when a write failed";
+
+static void take_farewell_locked(tws_conn *c, uint16_t code, const uint8_t *reason, size_t len)
+{
+    c->error.close_code = code;
+    c->error.reason_len = (uint8_t)len;
+    if (len > 0)
+        memcpy(c->error.reason, reason, len);
+}
+
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
 {
     struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, -error, NULL};
+    struct conn_farewell peer = {.found = false};
     tws_err err;
 
     if (error == -EOVERFLOW && net_stream_is_tls(&c->stream)) {
@@ -172,13 +183,32 @@ tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
         cause.cause = TWS_CAUSE_PEER;
     if (net_stream_is_tls(&c->stream))
         tls_cause(c, &cause, error);
+    if (phase == TWS_PHASE_WRITE)
+        conn_farewell_look(c, &peer);
     pthread_mutex_lock(&c->mu);
     /* What the peer sent before it went away can still be read. */
     if (phase == TWS_PHASE_WRITE && conn_state(c) == CONN_OPEN)
         c->rest_readable = true;
+    if (peer.found) {
+        cause.code = TWS_ERR_PEER_CLOSED;
+        cause.cause = TWS_CAUSE_PEER;
+        cause.detail = write_failed;
+    }
     err = conn_end_locked(c, &cause);
+    if (peer.found && c->error.detail == write_failed)
+        take_farewell_locked(c, peer.code, peer.reason, peer.reason_len);
     pthread_mutex_unlock(&c->mu);
     return err;
+}
+
+void conn_farewell_locked(tws_conn *c, uint16_t code, const uint8_t *reason, size_t len)
+{
+    if (conn_state(c) != CONN_ENDED || !c->rest_readable)
+        return;
+    c->error.code = TWS_ERR_PEER_CLOSED;
+    c->error.cause = TWS_CAUSE_PEER;
+    c->error.detail = write_failed;
+    take_farewell_locked(c, code, reason, len);
 }
 
 enum conn_passed conn_passed(tws_conn *c)

@@ -383,3 +383,18 @@ tws_err conn_input_direct(tws_conn *c, void *buf, size_t size, size_t *n, int64_
 {
     return receive(c, buf, size, n, deadline);
 }
+
+bool conn_input_more(tws_conn *c)
+{
+    ssize_t n;
+
+    net_stream_hint_input(&c->stream); /* an edge of it may not have been seen yet */
+    if (net_stream_await(&c->stream, TASK_NOW, 0) != 0 || !make_room(c, conn_input_len(c) + 1))
+        return false;
+    n = net_stream_recv(&c->stream, c->in.buf + c->in.wr, c->in.cap - c->in.wr);
+    if (n <= 0)
+        return false;
+    CONN_COUNT(c->count.wire_in, (uint64_t)n);
+    received(c, (size_t)n);
+    return true;
+}

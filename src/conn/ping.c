@@ -103,12 +103,18 @@ static tws_err send_ping(tws_conn *c, struct conn_ping *p, int64_t deadline)
 /* ---- Reading for oneself ---- */
 
 /* The thread that read last may still look at what it was shown; one that wants to read comes first. */
-static bool pump_begin_locked(tws_conn *c, uintptr_t *before)
+static bool begin_locked(tws_conn *c, uintptr_t *before)
+{
+    *before = atomic_load(&c->reader);
+    return (*before == 0 || *before == task_self()) && conn_pump_begin_locked(c, before);
+}
+
+bool conn_pump_begin_locked(tws_conn *c, uintptr_t *before)
 {
     bool expected = false;
 
     *before = atomic_load(&c->reader);
-    if ((*before != 0 && *before != task_self()) || atomic_load(&c->reader_wanted) > 0)
+    if (atomic_load(&c->reader_wanted) > 0)
         return false;
     if (!atomic_compare_exchange_strong(&c->reading, &expected, true))
         return false;
@@ -117,7 +123,7 @@ static bool pump_begin_locked(tws_conn *c, uintptr_t *before)
     return true;
 }
 
-static void pump_end(tws_conn *c, uintptr_t before)
+void conn_pump_end(tws_conn *c, uintptr_t before)
 {
     pthread_mutex_lock(&c->mu);
     c->pumping = false;
@@ -171,10 +177,10 @@ static tws_err await_pong(tws_conn *c, struct conn_ping *p, int64_t deadline)
     while (p->rtt < 0 && !err) {
         if (conn_state(c) != CONN_OPEN) {
             err = conn_sticky_locked(c);
-        } else if (pump_begin_locked(c, &before)) {
+        } else if (begin_locked(c, &before)) {
             pthread_mutex_unlock(&c->mu);
             err = pump(c, p, deadline);
-            pump_end(c, before);
+            conn_pump_end(c, before);
             pthread_mutex_lock(&c->mu);
             if (err == TWS_ERR_BUSY)
                 err = TWS_OK;

@@ -1,7 +1,9 @@
 /* Connections that the peer closes: every code, what handler and record say, and how it is answered. */
 #include "support.h"
 
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 struct farewell {
     unsigned calls, code;
@@ -77,9 +79,165 @@ static void test_closed_by_peer(void **state)
     }
 }
 
+/* ---- Closed, gone, and a write fails before anybody has read that ---- */
+
+/* More than is looked through, in one piece, which a new connection's window has room for. */
+#define MUCH 20000
+
+static void go(struct rig *r, size_t more)
+{
+    static char text[MUCH];
+    int unsent;
+
+    client_send_text(&r->client, "one");
+    client_send(&r->client, CLIENT_FIN | CLIENT_BINARY, text, more);
+    client_send_close(&r->client, 1009, "not so much");
+    WAIT_FOR(ioctl(r->client.fd, SIOCOUTQ, &unsent) < 0 || unsent == 0);
+    client_close(&r->client);
+}
+
+static tws_err write_in_vain(tws_conn *c)
+{
+    tws_err err;
+
+    WAIT_FOR((err = tws_write_text(c, "into the void")) != TWS_OK);
+    return err;
+}
+
+static void assert_farewell(tws_conn *c)
+{
+    tws_error e;
+
+    tws_conn_error(c, &e);
+    assert_int_equal(e.code, TWS_ERR_PEER_CLOSED);
+    assert_int_equal(e.cause, TWS_CAUSE_PEER);
+    assert_int_equal(e.phase, TWS_PHASE_WRITE);
+    assert_int_equal(e.close_code, 1009);
+    assert_string_equal(e.reason, "not so much");
+    assert_false(e.clean);
+    assert_non_null(strstr(e.text, "a write failed"));
+    assert_non_null(strstr(e.text, "received 1009 not so much"));
+}
+
+/* The write itself says what the peer said; what came before that can be read. */
+static void test_write_finds_it(void **state)
+{
+    struct farewell f = {0};
+    tws_message m;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    tws_set_close_handler(r.conn, on_close, &f);
+    go(&r, 1000);
+    assert_err(write_in_vain(r.conn), TWS_ERR_PEER_CLOSED);
+    assert_farewell(r.conn);
+    assert_err(tws_write_text(r.conn, "again"), TWS_ERR_PEER_CLOSED);
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_string_equal(m.data, "one");
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_int_equal(m.len, 1000);
+    assert_int_equal(f.calls, 0);
+    assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+    assert_int_equal(f.calls, 1);
+    assert_int_equal(f.code, 1009);
+    assert_farewell(r.conn);
+    rig_close(&r);
+}
+
+/* An echo loop, whose thread has just read and still looks at that. */
+static void test_write_keeps_the_message(void **state)
+{
+    tws_message m, next;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    go(&r, 0);
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_err(write_in_vain(r.conn), TWS_ERR_PEER_CLOSED);
+    assert_string_equal(m.data, "one");
+    assert_ok(tws_message_take(r.conn, &m));
+    assert_farewell(r.conn);
+    assert_ok(tws_read_message(r.conn, &next));
+    assert_err(tws_read_message(r.conn, &next), TWS_ERR_PEER_CLOSED);
+    tws_message_free(&m);
+    rig_close(&r);
+}
+
+/* Behind more messages than are looked through it is found by who reads those... */
+static void test_read_finds_it(void **state)
+{
+    tws_message m;
+    tws_err err;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    go(&r, MUCH);
+    assert_err(write_in_vain(r.conn), TWS_ERR_NETWORK);
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_int_equal(m.len, MUCH);
+    err = tws_read_message(r.conn, &m);
+    assert_int_equal(err, TWS_ERR_PEER_CLOSED);
+    assert_farewell(r.conn);
+    rig_close(&r);
+}
+
+/* ... or, when a handler leaves without, at its end. */
+static void test_end_finds_it(void **state)
+{
+    tws_error e;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    go(&r, MUCH);
+    assert_err(write_in_vain(r.conn), TWS_ERR_NETWORK);
+    rig_release(&r);
+    WAIT_FOR((tws_conn_error(r.conn, &e), e.code == TWS_ERR_PEER_CLOSED));
+    assert_farewell(r.conn);
+    rig_close(&r);
+}
+
+/* Inside a read another thread's failed write leaves it to that read. */
+static bool write_inside(tws_conn *c, const void *data, size_t len, void *arg)
+{
+    (void)data;
+    (void)len;
+    *(tws_err *)arg = write_in_vain(c);
+    return false;
+}
+
+static void test_own_read_finds_it(void **state)
+{
+    tws_err inside = TWS_OK;
+    tws_message m;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    tws_set_ping_handler(r.conn, write_inside, &inside);
+    client_send(&r.client, CLIENT_FIN | CLIENT_PING, "", 0);
+    go(&r, 0);
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_string_equal(m.data, "one");
+    assert_ok(tws_read_message(r.conn, &m));
+    assert_err(inside, TWS_ERR_NETWORK);
+    assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+    assert_farewell(r.conn);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_finds_it),
+        cmocka_unit_test(test_write_keeps_the_message),
+        cmocka_unit_test(test_read_finds_it),
+        cmocka_unit_test(test_end_finds_it),
+        cmocka_unit_test(test_own_read_finds_it),
         cmocka_unit_test(test_closed_by_peer),
         cmocka_unit_test(test_reason_with_control_characters),
     };
