@@ -37,8 +37,9 @@ extern "C" {
 #endif
 
 typedef struct tws_nats_options {
-    size_t size;             /* set by the initialiser */
-    const char *const *urls; /* "nats://host:port", "tls://host:port"; default: 127.0.0.1:4222 */
+    size_t size; /* set by the initialiser */
+    /* "nats://host:port", "tls://host:port"; one with tls: means all. Default: 127.0.0.1:4222 */
+    const char *const *urls;
     size_t url_count;
     const char
         *name; /* of this connection, as the server's monitoring shows it; default "libtws" */
@@ -63,9 +64,10 @@ typedef struct tws_nats_options {
      * up to the second. Defaults 50, 500. */
     tws_ms retry_first, retry_most;
     /* Messages of one room that wait to be handled before further ones are dropped (and show as a
-     * gap); default 65,536. */
+     * gap), and their bytes; defaults 65,536 and 64 MiB. */
     uint32_t max_pending;
-    uint64_t reserved[8];
+    uint64_t max_pending_bytes;
+    uint64_t reserved[7];
 } tws_nats_options;
 
 /**

@@ -36,6 +36,7 @@ struct nats {
     natsConnection *nc;                    /* mu; used by the cluster's service without */
     bool up, stop, closed;                 /* mu; closed: libnats has given up, or been told to */
     bool publishing;                       /* mu: the service is inside libnats with nc */
+    bool telling;                          /* mu: the first that the cluster hears of nc */
     size_t subs;                           /* mu: that exist, also those that libnats still ends */
     uint64_t dropped, errors;              /* mu; dropped: of subscriptions that are gone */
     struct subscription *buckets[BUCKETS]; /* mu */
@@ -120,7 +121,8 @@ static tws_err subscribe_locked(struct nats *n, const char *subject)
         free(s);
         return TWS_ERR_NETWORK;
     }
-    natsSubscription_SetPendingLimits(s->sub, (int)n->own.max_pending, -1);
+    natsSubscription_SetPendingLimits(s->sub, (int)n->own.max_pending,
+                                      (int)n->own.max_pending_bytes);
     if (natsSubscription_SetOnCompleteCB(s->sub, on_complete, s) != NATS_OK) {
         /* It has ended already; a message may still be at work with s, which stays for that. */
         natsSubscription_Destroy(s->sub);
@@ -172,10 +174,20 @@ static void nats_unsubscribe(void *state, const char *subject)
 
 /* ---- The connection ---- */
 
+/* The server's URL without who this is: it goes into logs. */
 static const char *where(natsConnection *nc, char *buf, size_t size)
 {
-    if (natsConnection_GetConnectedUrl(nc, buf, size) != NATS_OK)
+    char *host, *at;
+
+    if (natsConnection_GetConnectedUrl(nc, buf, size) != NATS_OK) {
         snprintf(buf, size, "a NATS server");
+        return buf;
+    }
+    host = strstr(buf, "://");
+    host = host ? host + 3 : buf;
+    at = strrchr(host, '@');
+    if (at)
+        memmove(host, at + 1, strlen(at + 1) + 1);
     return buf;
 }
 
@@ -188,6 +200,8 @@ static void on_disconnected(natsConnection *nc, void *closure)
 
     natsConnection_GetLastError(nc, &why);
     lock(n);
+    while (n->telling)
+        tws_cond_wait(n->changed, n->mu, TWS_NO_LIMIT);
     tell = n->up;
     n->up = false;
     unlock(n);
@@ -275,9 +289,12 @@ static void connect_locked(struct nats *n)
     stop = n->stop || n->closed;
     if (stop)
         return;
+    n->telling = true;
     unlock(n);
     tws_broker_up(n->cluster, false, url);
     lock(n);
+    n->telling = false;
+    tws_cond_broadcast(n->changed);
 }
 
 /* Until libnats has ended all that it had to do with the connection. */

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 void tws_nats_options_init_sized(tws_nats_options *opt, size_t size)
 {
@@ -16,6 +17,7 @@ void tws_nats_options_init_sized(tws_nats_options *opt, size_t size)
     o.retry_first = 50;
     o.retry_most = 500;
     o.max_pending = 65536;
+    o.max_pending_bytes = 64u << 20;
     memset(opt, 0, size);
     memcpy(opt, &o, size < sizeof o ? size : sizeof o);
 }
@@ -43,6 +45,9 @@ static const char *refusal(const tws_nats_options *o)
 
     if (!o->urls != !o->url_count || o->url_count > 1024)
         return "a list of URLs and its length go together";
+    for (size_t i = 0; i < o->url_count; i++)
+        if (!o->urls[i])
+            return "a URL is missing";
     if (identities > 1)
         return "one of user, token, credentials and nkey";
     if (!o->nkey != !o->nkey_seed || (o->password && !o->user))
@@ -54,6 +59,8 @@ static const char *refusal(const tws_nats_options *o)
         return "times are 1 to 3,600,000 ms";
     if (o->max_pending == 0 || o->max_pending > INT32_MAX)
         return "max_pending is 1 to 2^31 - 1";
+    if (o->max_pending_bytes == 0 || o->max_pending_bytes > INT32_MAX)
+        return "max_pending_bytes is 1 to 2^31 - 1";
     return NULL;
 }
 
@@ -86,11 +93,20 @@ static natsStatus set_identity(natsOptions *n, const tws_nats_options *o)
     return NATS_OK;
 }
 
+/* libnats takes tls:// for a name of nats://, and then speaks as the server likes. */
+static bool says_tls(const tws_nats_options *o)
+{
+    for (size_t i = 0; i < o->url_count; i++)
+        if (strncasecmp(o->urls[i] + strspn(o->urls[i], " \t"), "tls:", 4) == 0)
+            return true;
+    return false;
+}
+
 static natsStatus set_tls(natsOptions *n, const tws_nats_options *o)
 {
     natsStatus s = NATS_OK;
 
-    if (o->tls || o->ca || o->cert || o->host_name)
+    if (o->tls || o->ca || o->cert || o->host_name || says_tls(o))
         s = natsOptions_SetSecure(n, true);
     if (s == NATS_OK && o->ca)
         s = natsOptions_LoadCATrustedCertificates(n, o->ca);
