@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define DEFAULT_PORT 6379
+/* Received at most before replies are taken out: hiredis moves all that is left for each KiB of them. */
+#define RECEIVE_MAX (64 * 1024)
 
 int64_t redis_now_ms(void)
 {
@@ -88,7 +90,7 @@ bool link_receive(struct link *l)
 {
     char buf[16384];
 
-    for (;;) {
+    for (size_t got = 0; got < RECEIVE_MAX; got += sizeof buf) {
         ssize_t n = recv(l->fd, buf, sizeof buf, MSG_DONTWAIT);
 
         if (n < 0 && errno == EINTR)
@@ -99,8 +101,16 @@ bool link_receive(struct link *l)
             return false;
         l->heard = redis_now_ms();
         if ((size_t)n < sizeof buf)
-            return true;
+            break;
     }
+    return true;
+}
+
+bool link_has_input(const struct link *l)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
 }
 
 redisReply *link_reply(struct link *l, bool *broken)
@@ -179,8 +189,14 @@ static bool sign_on(struct link *l, const tws_redis_options *o, char *why, size_
         snprintf(why, size, "cannot send");
         return false;
     }
-    return (!o->password || expect_no_error(l, deadline, why, size)) &&
-           expect_no_error(l, deadline, why, size);
+    if (o->password && !expect_no_error(l, deadline, why, size)) {
+        /* Servers say "unknown command" with its arguments: of what they say only the first word. */
+        size_t word = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+        snprintf(why + word, size - word, "%sAUTH was not accepted", word > 0 ? ": " : "");
+        return false;
+    }
+    return expect_no_error(l, deadline, why, size);
 }
 
 bool link_open(struct link *l, const tws_redis_options *o, char *why, size_t size)

@@ -89,13 +89,14 @@ static bool read_link(struct redis *r, struct link *l)
 
 /* ---- Serving ---- */
 
-/* False: silent for too long. */
+/* False: a ping has not been answered in time. When this thread was kept for long, by what it handed
+ * over or because the process stood still, the answer may wait in the socket. */
 static bool look_after(struct redis *r, struct link *l, int64_t now)
 {
     const char *ping = "PING";
     bool alive = true;
 
-    if (now - l->heard > 2 * r->opt.ping_interval)
+    if (l->asked > l->heard && now - l->asked >= r->opt.ping_interval && !link_has_input(l))
         return false;
     if (now - l->heard >= r->opt.ping_interval && now - l->asked >= r->opt.ping_interval) {
         l->asked = now;

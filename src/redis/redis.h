@@ -30,8 +30,10 @@ size_t link_pending(const struct link *l);
 bool link_command(struct link *l, int argc, const char **argv, const size_t *lens);
 /* Sends what the socket takes. False: the connection is over. */
 bool link_send(struct link *l);
-/* Receives what is there. False: the connection is over. */
+/* Receives some of what is there. False: the connection is over. */
 bool link_receive(struct link *l);
+/* Something is there to be received, if only the end. */
+bool link_has_input(const struct link *l);
 /* The next reply that is complete; NULL: none. *broken: what came is none. */
 redisReply *link_reply(struct link *l, bool *broken);
 
