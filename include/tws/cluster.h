@@ -126,7 +126,8 @@ typedef struct tws_gap {
 /*
  * Messages are missing. Runs on the thread that found out, one of the adapter's or of the cluster's, or
  * inside tws_cluster_free(). It should be short: messages from and to other nodes wait meanwhile. It
- * may publish, but not free the cluster.
+ * may publish, but not free the cluster; on the cluster's own thread that does not wait for room,
+ * and inside tws_cluster_free() it is refused (TWS_ERR_QUEUE_FULL).
  */
 typedef void (*tws_gap_fn)(const tws_gap *gap, void *arg);
 
@@ -203,6 +204,7 @@ TWS_API tws_err tws_cluster_new(tws_cluster **out, tws_hub *h, const tws_broker 
  *
  * @param c the cluster, or NULL
  * Threads: any, but not from a function that the cluster calls; no call on c may begin afterwards.
+ *         Those that wait for room in the queue return with TWS_ERR_QUEUE_FULL.
  */
 TWS_API void tws_cluster_free(tws_cluster *c);
 

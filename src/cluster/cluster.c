@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define BEAT_MIN 50
-#define BEAT_MAX 3600000
 #define DEFAULT_PREFIX "tws"
 /* Rooms are looked at so often, or eight times a beat. */
 #define TICK_NS (250 * BASE_NS_PER_MS)
@@ -113,8 +112,9 @@ void tws_broker_down(tws_cluster *c, const char *text)
 static bool options_valid(const tws_cluster_options *o)
 {
     return o->prefix && cluster_prefix_valid(o->prefix) && o->wait >= TWS_NOWAIT &&
-           o->beat >= BEAT_MIN && o->beat <= BEAT_MAX && o->linger >= TWS_NOWAIT &&
-           (o->hold > 0 || o->hold == TWS_NOWAIT) && o->hold <= BEAT_MAX && o->drain >= TWS_NOWAIT;
+           o->beat >= BEAT_MIN && o->beat <= CLUSTER_BEAT_MS_MAX && o->linger >= TWS_NOWAIT &&
+           (o->hold > 0 || o->hold == TWS_NOWAIT) && o->hold <= CLUSTER_BEAT_MS_MAX &&
+           o->drain >= TWS_NOWAIT;
 }
 
 static bool broker_valid(const tws_broker *b)
@@ -233,6 +233,15 @@ tws_err tws_cluster_new(tws_cluster **out, tws_hub *h, const tws_broker *broker,
     return TWS_OK;
 }
 
+/* Those that waited for room have been told that there will be none. */
+static void await_calls(tws_cluster *c)
+{
+    pthread_mutex_lock(&c->mu);
+    while (c->calls > 0)
+        task_queue_wait(&c->space, &c->mu, TASK_FOREVER);
+    pthread_mutex_unlock(&c->mu);
+}
+
 void tws_cluster_free(tws_cluster *c)
 {
     if (!c)
@@ -242,9 +251,11 @@ void tws_cluster_free(tws_cluster *c)
     c->ending = true;
     c->end_at = c->opt.drain == TWS_NOWAIT ? TASK_NOW : task_deadline(c->opt.drain);
     cluster_wake_locked(c);
+    task_queue_wake_all(&c->space);
     pthread_mutex_unlock(&c->mu);
     task_service_join(&c->service);
     c->broker.stop(c->broker.state);
+    await_calls(c);
     cluster_queue_drop(c);
     c->broker.release(c->broker.state);
     destroy(c);
@@ -267,7 +278,8 @@ tws_err tws_cluster_presence_sized(tws_cluster *c, const char *room, tws_presenc
     for (const struct cluster_peer *q = knows ? r->peers : NULL; q; q = q->next) {
         if (q->silent || q->members == 0)
             continue;
-        p.elsewhere += q->members;
+        p.elsewhere +=
+            q->members <= UINT64_MAX - p.elsewhere ? q->members : UINT64_MAX - p.elsewhere;
         p.nodes++;
         if (q->told < oldest)
             oldest = q->told;

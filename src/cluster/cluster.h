@@ -30,7 +30,8 @@ struct cluster_peer {
     int64_t heard;   /* when */
     int64_t told;    /* when it said how many members it has */
     int64_t beat_ns; /* how often it speaks at least */
-    bool silent;     /* has not, for SILENT_BEATS */
+    bool silent;     /* has not, for SILENT_BEATS, or is gone */
+    bool gone;       /* has taken its leave: what comes under this stream's numbers is old */
 };
 
 /* All fields: c->mu, but for the names, which are constant. */
@@ -95,7 +96,9 @@ struct tws_cluster {
     int64_t end_at;                    /* mu: deadline of the last sends */
 
     struct cluster_out *head, *tail; /* mu */
-    struct task_queue space;         /* mu: publishers wait for room */
+    struct task_queue space;         /* mu: publishers wait for room; at the end, for publishers */
+    uint32_t calls;                  /* mu: publishers at work here */
+    uintptr_t service_self;          /* mu: the service's task_self() */
     int64_t retry_at;                /* the service's: not before then */
 
     int64_t down_at;         /* mu: when it was lost */

@@ -71,7 +71,7 @@ static bool is_sound(const struct cluster_message *m)
     if (m->kind == CLUSTER_DATA)
         return (m->what == 1 || m->what == 2) && m->seq > 0;
     return m->kind == CLUSTER_BEAT && m->what <= (CLUSTER_ASK | CLUSTER_GONE) && m->len == 0 &&
-           m->beat_ms > 0;
+           m->beat_ms > 0 && m->beat_ms <= CLUSTER_BEAT_MS_MAX;
 }
 
 bool cluster_message_read(struct cluster_message *m, const void *data, size_t len)

@@ -10,6 +10,7 @@
 #define CLUSTER_HEAD 56
 #define CLUSTER_NAME_MAX 65535
 #define CLUSTER_PREFIX_MAX 64
+#define CLUSTER_BEAT_MS_MAX 3600000
 #define CLUSTER_TOKEN_MAX 128
 #define CLUSTER_HASH_DIGITS 40
 /* Prefix, ".r.", token, zero. */

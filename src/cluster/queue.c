@@ -80,11 +80,12 @@ static bool has_room_locked(tws_cluster *c, size_t size)
 
     if (!is_full_locked(c, size))
         return true;
-    if (c->opt.wait == TWS_NOWAIT || !c->up)
+    /* The service, in on_gap, would wait for itself. */
+    if (c->opt.wait == TWS_NOWAIT || !c->up || c->service_self == task_self())
         return false;
     c->stats.waited++;
     deadline = task_deadline(c->opt.wait);
-    while (is_full_locked(c, size) && c->up)
+    while (is_full_locked(c, size) && c->up && !c->ending)
         if (task_queue_wait(&c->space, &c->mu, deadline) < 0)
             break;
     return !is_full_locked(c, size);
@@ -100,7 +101,7 @@ static tws_err number_locked(tws_cluster *c, struct cluster_room *r, struct clus
     r->users++;
     if (!o)
         err = TWS_ERR_MEMORY;
-    else if (!has_room_locked(c, out_size(o)))
+    else if (!has_room_locked(c, out_size(o)) || c->ending)
         err = TWS_ERR_QUEUE_FULL;
     r->users--;
     r->seq++;
@@ -121,6 +122,7 @@ static tws_err enqueue(tws_cluster *c, const char *room, tws_prepared *p)
     struct cluster_message m = {.kind = CLUSTER_DATA, .name = room ? room : ""};
     struct cluster_room *r;
     struct cluster_out *o;
+    const tws_allocator *a = c->opt.allocator;
     tws_err err = TWS_ERR_MEMORY;
 
     m.what = (uint8_t)tws_prepared_opcode(p);
@@ -131,14 +133,17 @@ static tws_err enqueue(tws_cluster *c, const char *room, tws_prepared *p)
     if (o)
         cluster_message_write(o->bytes, &m);
     pthread_mutex_lock(&c->mu);
+    c->calls++;
     r = room ? cluster_room_get_locked(c, room, m.name_len) : c->all;
     if (r)
         err = number_locked(c, r, o, m.len);
     if (err)
         c->stats.refused++;
+    if (--c->calls == 0 && c->ending)
+        task_queue_wake_all(&c->space);
     pthread_mutex_unlock(&c->mu);
     if (err)
-        base_free(c->opt.allocator, o);
+        base_free(a, o);
     return err;
 }
 

@@ -66,23 +66,6 @@ static struct cluster_peer *find_peer(const struct cluster_room *r, const uint8_
     return p;
 }
 
-static struct cluster_peer *add_peer_locked(tws_cluster *c, struct cluster_room *r,
-                                            const uint8_t *origin)
-{
-    struct cluster_peer *p = NULL;
-
-    if (r->peer_count < PEERS_MAX)
-        p = base_calloc(c->opt.allocator, sizeof *p);
-    if (!p)
-        return NULL;
-    memcpy(p->origin, origin, CLUSTER_ORIGIN);
-    p->beat_ns = c->beat_ns;
-    p->next = r->peers;
-    r->peers = p;
-    r->peer_count++;
-    return p;
-}
-
 static void drop_peer_locked(tws_cluster *c, struct cluster_room *r, struct cluster_peer *gone)
 {
     struct cluster_peer **at = &r->peers;
@@ -92,6 +75,41 @@ static void drop_peer_locked(tws_cluster *c, struct cluster_room *r, struct clus
     *at = gone->next;
     r->peer_count--;
     base_free(c->opt.allocator, gone);
+}
+
+/*
+ * Of too many, one that is gone or silent, or has not been heard for the longest. What it says next
+ * is judged as after a loss of the connection: nobody knows what is missing.
+ */
+static void make_place_locked(tws_cluster *c, struct cluster_room *r)
+{
+    struct cluster_peer *least = r->peers;
+
+    for (struct cluster_peer *p = r->peers; p; p = p->next)
+        if (p->silent == least->silent ? p->heard < least->heard : p->silent)
+            least = p;
+    if (!least->silent) {
+        r->shaky = true;
+        r->since = base_clock_ns();
+    }
+    drop_peer_locked(c, r, least);
+}
+
+static struct cluster_peer *add_peer_locked(tws_cluster *c, struct cluster_room *r,
+                                            const uint8_t *origin)
+{
+    struct cluster_peer *p = base_calloc(c->opt.allocator, sizeof *p);
+
+    if (!p)
+        return NULL;
+    if (r->peer_count >= PEERS_MAX)
+        make_place_locked(c, r);
+    memcpy(p->origin, origin, CLUSTER_ORIGIN);
+    p->beat_ns = c->beat_ns;
+    p->next = r->peers;
+    r->peers = p;
+    r->peer_count++;
+    return p;
 }
 
 /*
@@ -109,13 +127,18 @@ static struct finding judge_new(const tws_cluster *c, const struct cluster_room 
 }
 
 /* before: the number of the message before this one, all of which should have been seen. */
-static struct finding judge(const struct cluster_peer *p, const struct cluster_message *m,
-                            uint64_t before)
+static struct finding judge(const struct cluster_room *r, const struct cluster_peer *p,
+                            const struct cluster_message *m, uint64_t before)
 {
     struct finding f = {.verdict = FRESH};
 
-    if (m->stream < p->stream)
+    if (m->stream < p->stream || (p->gone && m->stream == p->stream))
         return stale;
+    if (p->gone) {
+        f.gap = before > 0;
+        f.missed = r->shaky ? 0 : before;
+        return f;
+    }
     if (m->stream > p->stream) {
         f.gap = true; /* it has forgotten the room since, and its farewell is missing */
         return f;
@@ -132,7 +155,7 @@ static struct finding account_locked(tws_cluster *c, struct cluster_room *r,
 {
     struct cluster_peer *p = find_peer(r, m->origin);
     uint64_t before = m->kind == CLUSTER_DATA ? m->seq - 1 : m->seq;
-    struct finding f = p ? judge(p, m, before) : judge_new(c, r, before);
+    struct finding f = p ? judge(r, p, m, before) : judge_new(c, r, before);
 
     if (f.verdict == STALE)
         return f;
@@ -140,20 +163,23 @@ static struct finding account_locked(tws_cluster *c, struct cluster_room *r,
         p = add_peer_locked(c, r, m->origin);
     if (!p) {
         f.verdict = IGNORED;
-        f.gap = m->kind == CLUSTER_DATA && r->peer_count < PEERS_MAX; /* no memory */
+        f.gap = m->kind == CLUSTER_DATA; /* no memory */
         f.missed = 0;
         return f;
     }
     p->stream = m->stream;
     p->seq = m->seq;
     p->heard = base_clock_ns();
-    p->silent = false;
+    p->silent = p->gone = false;
     if (m->kind == CLUSTER_BEAT) {
         p->members = m->members;
         p->told = p->heard;
         p->beat_ns = (int64_t)m->beat_ms * BASE_NS_PER_MS;
-        if (m->what & CLUSTER_GONE)
-            drop_peer_locked(c, r, p);
+        /* Its numbers are kept for a while: what has come once may come again. */
+        if (m->what & CLUSTER_GONE) {
+            p->silent = p->gone = true;
+            p->members = 0;
+        }
     }
     return f;
 }

@@ -319,6 +319,7 @@ void cluster_service(void *arg)
     bool said = false;
 
     pthread_mutex_lock(&c->mu);
+    c->service_self = task_self();
     for (;;) {
         bool more = work_locked(c);
 

@@ -457,30 +457,6 @@ static void test_foreign_bytes(void **state)
     net_close(&n);
 }
 
-/* Somebody invents nodes: memory stays bounded. */
-static void test_invented_nodes(void **state)
-{
-    uint8_t bytes[256];
-    char subject[256];
-    struct net n;
-    size_t len;
-
-    (void)state;
-    net_open(&n, 2, 1, NULL);
-    net_join(&n, "lobby", 0, 2);
-    assert_ok(net_publish(&n, 0, "lobby", 0));
-    WAIT_FOR(atomic_load(&net_log(&n, 1, 0)->count) == 1);
-    len = bus_last(n.bus, bytes, sizeof bytes, subject, sizeof subject);
-    for (uint32_t i = 0; i < 1100; i++) {
-        memcpy(bytes + 8, &i, sizeof i);
-        bytes[12] = 0xee;
-        bus_inject(n.bus, subject, bytes, len);
-    }
-    WAIT_FOR(bus_idle(n.bus));
-    assert_true(net_stats(&n, 1).foreign >= 1100 - 1024);
-    net_close(&n);
-}
-
 /* ---- Memory ---- */
 
 static void test_without_memory(void **state)
@@ -543,7 +519,6 @@ int main(void)
         cmocka_unit_test(test_what_the_broker_does_not_take_is_told),
         cmocka_unit_test(test_the_end_sends_what_is_queued),
         cmocka_unit_test(test_foreign_bytes),
-        cmocka_unit_test(test_invented_nodes),
         cmocka_unit_test(test_without_memory),
     };
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
 import websockets
@@ -100,6 +101,21 @@ class Brokers(unittest.TestCase):
         wait_for("a refusal", lambda: unknown.states)
         self.assertFalse(unknown.is_up())
 
+    def test_nats_by_a_url_with_a_password(self):
+        broker = self.nats("--user", "u", "--pass", "s3cret")
+        node = self.node("nats", f"nats://u:s3cret@127.0.0.1:{broker.port}")
+        self.await_up(node)
+        broker.kill()
+        broker.start()
+        wait_for("a second connection", lambda: sum(s.startswith("up ") for s in node.states) > 1)
+        for state in node.states:
+            self.assertNotIn("s3cret", state)
+        self.assertIn(f"up nats://127.0.0.1:{broker.port}", node.states)
+        # Who asks for TLS tells a server without it nothing, and goes on trying.
+        secret = self.node("nats", f"tls://u:s3cret@127.0.0.1:{broker.port}")
+        wait_for("attempts", lambda: len(secret.states) > 0)
+        self.assertRegex(secret.states[0], "^down .*[Ss]ecure")
+
     def test_redis_with_a_password(self):
         broker = self.redis("--requirepass", "p")
         where = f"127.0.0.1:{broker.port}"
@@ -111,6 +127,15 @@ class Brokers(unittest.TestCase):
             wait_for("a refusal", lambda bad=bad: bad.states)
             self.assertRegex(bad.states[0], "^down (NOAUTH|WRONGPASS)")
             self.assertEqual(bad.quit(), 0)
+
+    def test_a_redis_server_that_repeats_what_it_does_not_know(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            node = self.node("redis", f"127.0.0.1:{server.getsockname()[1]}", "--password", "s3cret")
+            with server.accept()[0] as s:
+                self.assertIn(b"s3cret", s.recv(1000))
+                s.sendall(b"-ERR unknown command `AUTH`, with args beginning with: `s3cret`,\r\n+PONG\r\n")
+                wait_for("a refusal", lambda: node.states)
+        self.assertEqual(node.states[0], "down ERR: AUTH was not accepted")
 
     # ---- Trouble ----
 
@@ -127,6 +152,18 @@ class Brokers(unittest.TestCase):
             published = node.stop_publishing()
             self.assertEqual(published[0][1], 0)  # none was refused
             self.assertEqual(node.quit(), 0)
+
+    def test_a_process_that_stands_still(self):
+        """For longer than a server may be silent: it is not the server that was."""
+        node = self.node("redis", f"127.0.0.1:{self.redis().port}")
+        self.await_up(node)
+        wait_for("a subscription", lambda: node.look()[0]["subscriptions"] == 1)
+        node.process.send_signal(signal.SIGSTOP)
+        time.sleep(4.5)
+        node.process.send_signal(signal.SIGCONT)
+        received = node.look()[0]["ups"]
+        time.sleep(1)
+        self.assertEqual((received, node.look()[0]["ups"], len(node.states)), (1, 1, 1))
 
     def test_the_end_without_a_server(self):
         for kind in ("nats", "redis"):
