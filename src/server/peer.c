@@ -263,6 +263,7 @@ __attribute__((noinline)) static void peer_finish(struct server_peer *p)
     pthread_mutex_lock(&s->mu);
     p->stage = PEER_FINISHING;
     pthread_mutex_unlock(&s->mu);
+    task_patient(true); /* the peer may flood to the end */
     conn_finish(c, TWS_CLOSE_NORMAL);
     count_ended(p);
 }

@@ -24,6 +24,38 @@ static void keeps_running(void *arg)
     atomic_fetch_add(&ran, 1);
 }
 
+/* Each turn takes longer than all that have patience may in one round. */
+static void takes_long(void *arg)
+{
+    (void)arg;
+    task_patient(true);
+    atomic_fetch_add(&ready, 1);
+    while (!atomic_load(&stop)) {
+        int64_t end = base_clock_ns() + BASE_NS_PER_MS / 2;
+
+        while (base_clock_ns() < end)
+            ;
+        atomic_fetch_add(&turns, 1);
+        task_yield();
+    }
+    atomic_fetch_add(&ran, 1);
+}
+
+static void comes_and_goes(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&turns, 1);
+    atomic_fetch_add(&ran, 1);
+}
+
+static void is_as_others(void *arg)
+{
+    (void)arg;
+    if (light_current()->patient)
+        abort();
+    atomic_fetch_add(&ran, 1);
+}
+
 struct source {
     struct task_runtime *rt;
     int fds[2];
@@ -96,6 +128,60 @@ static void those_with_patience_wait(void **state)
 {
     (void)state;
     share(keeps_running, NULL, CROWD, 1);
+}
+
+static void of_those_that_take_long_one_runs(void **state)
+{
+    (void)state;
+    share(takes_long, NULL, CROWD, 1);
+    assert_int_equal(atomic_load(&most), 1);
+}
+
+/* Spawns a crowd and measures how many of it run before its own next turn. */
+static void is_crowded(void *arg)
+{
+    struct task_runtime *rt = arg;
+    int seen = 0;
+
+    for (int i = 0; i < CROWD; i++)
+        if (task_spawn(rt, comes_and_goes, NULL) < 0)
+            abort();
+    while (seen < CROWD) {
+        int now;
+
+        task_yield();
+        now = atomic_load(&turns);
+        if (now - seen > atomic_load(&most))
+            atomic_store(&most, now - seen);
+        seen = now;
+    }
+    atomic_fetch_add(&ran, 1);
+}
+
+static void new_ones_wait_their_turn(void **state)
+{
+    struct task_runtime *rt = runtime(1);
+
+    (void)state;
+    atomic_store(&ran, 0);
+    atomic_store(&turns, 0);
+    atomic_store(&most, 0);
+    assert_int_equal(task_spawn(rt, is_crowded, rt), 0);
+    until(&ran, CROWD + 1);
+    finish(rt);
+    assert_in_range(atomic_load(&most), 1, FEW);
+}
+
+/* A new one has patience only until its first turn. */
+static void new_ones_do_not_wait_for_ever(void **state)
+{
+    struct task_runtime *rt = runtime(1);
+
+    (void)state;
+    atomic_store(&ran, 0);
+    assert_int_equal(task_spawn(rt, is_as_others, NULL), 0);
+    until(&ran, 1);
+    finish(rt);
 }
 
 /* Four receives, and the others have their turn; who takes that much again and again waits for longer. */
@@ -177,6 +263,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_with_patience_wait),
+        cmocka_unit_test(of_those_that_take_long_one_runs),
+        cmocka_unit_test(new_ones_wait_their_turn),
+        cmocka_unit_test(new_ones_do_not_wait_for_ever),
         cmocka_unit_test(who_always_has_input_lets_others_run),
         cmocka_unit_test(drivers_leave_when_nobody_needs_them),
     };

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 256
-/* Light threads with patience that run in one round. */
+/* Light threads with patience that run in one round; for how long another one is taken. */
 #define PATIENT_MAX 4
+#define PATIENT_NS (BASE_NS_PER_MS / 4)
 #define DRIVER_STACK (128 * 1024)
 #define DRIVERS_MAX 1024
 /* Spare drivers that stay, and how long the others do. */
@@ -293,8 +294,23 @@ static void poll_sockets(struct light_carrier *c)
     }
 }
 
+static bool run_patient(struct light_driver *d, struct light_carrier *c)
+{
+    struct light_task *t = list_pop(&c->later);
+    int64_t end = t ? base_clock_ns() + PATIENT_NS : 0;
+
+    for (int left = PATIENT_MAX; t; t = list_pop(&c->later)) {
+        if (!run_task(d, c, t))
+            return false;
+        if (--left == 0 || base_clock_ns() >= end)
+            break;
+    }
+    return true;
+}
+
 /* One round: what is ready now runs, what becomes ready meanwhile runs in the next one. Of those that
- * have patience a few: however many they are, the others have their turn soon. */
+ * have patience a few, and of those that take long one: however many they are and whatever they do, the
+ * others have their turn soon. */
 static bool run_ready(struct light_driver *d, struct light_carrier *c)
 {
     struct light_task *last = c->ready.tail;
@@ -310,10 +326,7 @@ static bool run_ready(struct light_driver *d, struct light_carrier *c)
         if (stop_here)
             break;
     }
-    for (int i = 0; i < PATIENT_MAX && (t = list_pop(&c->later)); i++)
-        if (!run_task(d, c, t))
-            return false;
-    return true;
+    return run_patient(d, c);
 }
 
 static void run_carrier(struct light_driver *d)

@@ -172,6 +172,7 @@ static void light_main(void)
     struct light_task *t = light_current();
 
     light_context_entered(&t->context);
+    t->patient = false; /* its turn has come */
     light_leave(t);
     t->fn(t->arg);
     light_end(t);
@@ -220,6 +221,7 @@ static int light_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
     t->fn = fn;
     t->arg = arg;
     t->carrier = light_pick_carrier(lr);
+    t->patient = true; /* strangers ask for new ones: those that are there go first */
     light_context_make(&t->context, stack.low, (size_t)((char *)t - stack.low), light_main);
     pthread_mutex_lock(&rt->mu);
     rt->count++;
