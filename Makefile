@@ -17,6 +17,7 @@ include mk/examples.mk
 include tests/tests.mk
 include mk/check.mk
 include mk/install.mk
+include mk/dist.mk
 -include bench/bench.mk
 
 .PHONY: all demo deps help clean format FORCE

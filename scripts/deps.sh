@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing for the named groups, or prints the command that would and fails.
 # usage: deps.sh [--quiet] [--list | --hint] GROUP...     groups: build test check fuzz cross debug soak coverage autobahn interop
-#         bench
+#         bench package
 #   --quiet   say nothing when nothing is missing
 #   --list    print the packages that are missing and stop
 #   --hint    print the command, install nothing
@@ -79,6 +79,15 @@ interop hdr:nats/nats.h libnats-dev
 interop hdr:hiredis/hiredis.h libhiredis-dev
 interop cmd:nats-server nats-server
 interop cmd:redis-server redis-server
+package cmd:git git
+package cmd:dh debhelper
+package cmd:dpkg-buildpackage dpkg-dev
+package cmd:fakeroot fakeroot
+package cmd:lintian lintian
+package cmd:abidiff abigail-tools
+package cmd:systemd-analyze systemd
+package hdr:nats/nats.h libnats-dev
+package hdr:hiredis/hiredis.h libhiredis-dev
 bench cmd:/usr/bin/python3 python3
 bench cmd:gnuplot gnuplot-nox
 bench cmd:npm npm optional
@@ -96,7 +105,7 @@ for arg in "$@"; do
         --quiet) quiet=1 ;;
         --list) list=1 ;;
         --hint) hint=1 ;;
-        build | test | check | fuzz | cross | debug | soak | coverage | autobahn | interop | bench) groups+=("$arg") ;;
+        build | test | check | fuzz | cross | debug | soak | coverage | autobahn | interop | bench | package) groups+=("$arg") ;;
         *)
             echo "deps.sh: unknown argument '$arg'" >&2
             exit 2
