@@ -1,6 +1,6 @@
 # `make check`: everything that can be judged without running the library. `make check-NAME` runs one of them.
 
-CHECKS := layers contracts headers exports install size text cases format shell man cppcheck hardening analyzer tidy
+CHECKS := layers contracts headers exports install service size text cases format shell man cppcheck hardening analyzer tidy
 .PHONY: check $(addprefix check-,$(CHECKS))
 
 # Written by hand and in C: what the format and the analysers look at.
@@ -25,6 +25,8 @@ check-exports: lib $(OBJECTS_LIB)
 	  $(foreach b,$(BROKERS),$(b) $(B)/libtws_$(b).so.$(VERSION) $(B)/libtws_$(b).a)
 check-install: lib man
 	@MAKE='$(MAKE)' CC='$(CC)' scripts/check-install.sh $(abspath $(B)/install-check)
+check-service: $(B)/examples/chat
+	@scripts/check-service.sh $(abspath $(B)/service) $<
 check-size:
 	@$(PYTHON) scripts/check-size.py
 check-text:

@@ -77,6 +77,8 @@ src=tests/install/consumer.c
 built shared "${CC:-cc}" -std=c11 "${cflags[@]}" $src "${shared[@]}" -o "$dir/shared"
 built static "${CC:-cc}" -std=c11 "${cflags[@]}" $src "-L$lib" "${static[@]/#-ltws/-l:libtws.a}" -o "$dir/static"
 built cxx g++ -std=c++17 "${cflags[@]}" -x c++ $src -x none "${shared[@]}" -o "$dir/cxx"
+# A program that was compiled with shorter structs.
+built old "${CC:-cc}" -std=c11 -Itests/install/old tests/install/old/program.c "${shared[@]}" -o "$dir/old"
 readelf -d "$dir/shared" | grep -q 'NEEDED.*\[libtws\.so\.[0-9]*\]' || fail 'the program does not need libtws.so.MAJOR'
 if LD_LIBRARY_PATH='' ldd "$dir/static" | grep -q libtws; then
     fail 'the static program needs the shared library'
@@ -142,4 +144,4 @@ fi
 cmake_consumer small "-Dtws_DIR=$lib/cmake/tws" "-DCMAKE_C_FLAGS=${absent[*]}"
 quiet "${small[@]}" uninstall
 gone
-echo "install: pkg-config, CMake, examples, tools of version $version; without TLS and compression; uninstall"
+echo "install: pkg-config, CMake, an old program, examples, tools of version $version; without TLS and compression; uninstall"

@@ -35,6 +35,9 @@ check cmd:cppcheck cppcheck
 check cmd:shellcheck shellcheck
 check cmd:mandoc mandoc
 check cmd:cmake cmake
+check cmd:systemd-analyze systemd
+check py:venv python3-venv
+check py:ensurepip python3-venv
 check cmd:pkg-config pkg-config
 check hdr:cmocka.h libcmocka-dev
 check hdr:nats/nats.h libnats-dev
@@ -85,7 +88,6 @@ package cmd:dpkg-buildpackage dpkg-dev
 package cmd:fakeroot fakeroot
 package cmd:lintian lintian
 package cmd:abidiff abigail-tools
-package cmd:systemd-analyze systemd
 package hdr:nats/nats.h libnats-dev
 package hdr:hiredis/hiredis.h libhiredis-dev
 bench cmd:/usr/bin/python3 python3
