@@ -110,6 +110,7 @@ fi
 
 # The document's own lines.
 mkdir "$dir/doc"
+# shellcheck disable=SC2016
 sed -n '/^```cmake/,/^```/{/^```/!p}' docs/install.md >"$dir/doc/CMakeLists.txt"
 cp $src "$dir/doc/program.c"
 quiet cmake -S "$dir/doc" -B "$dir/doc/build" "-Dtws_DIR=$lib/cmake/tws"
