@@ -20,6 +20,7 @@ in_root() {
 }
 in_root apt-get update -q
 in_root sh -c 'apt-get install -y -q --no-install-recommends gcc libc6-dev pkg-config cmake make /try/*.deb'
+# shellcheck disable=SC2016
 in_root sh -euxc '
     cd /try
     cc consumer.c $(pkg-config --cflags --libs tws) -o shared && ./shared

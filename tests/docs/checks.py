@@ -23,8 +23,8 @@ PATH = re.compile(r"[\w.][\w.*@+-]*(?:/[\w.*@+-]+)*/?")
 PLACEHOLDER = re.compile(r"[A-Z]{2,}")
 OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 
-# Names in our style that are in no header: an example's, and what the test runner sets.
-OTHER_NAMES = {"tws_example", "TWS_BUILD", "TWS_CERTS"}
+# Names in our style that are in no header: an example's, what the test runner sets, CMake's, symbol versions.
+OTHER_NAMES = {"tws_example", "TWS_BUILD", "TWS_CERTS", "tws_USE_STATIC_LIBS", "TWS_0", "TWS_NATS_0", "TWS_REDIS_0"}
 # Words with a slash that are no paths of this repository.
 NO_PATHS = {"net/http", "lxzan/gws", "charts/*.png"}
 # Commands of the system: the files they are given are looked at, their options are not.
@@ -104,7 +104,7 @@ def path_exists(page, word):
     source = OPTION_SOURCES.get(word)
     if source:
         return (ROOT / source).exists()
-    if word.startswith(("build/", "/", "..")):
+    if word.startswith(("build/", "/", "..", "PREFIX/", "LIBDIR/")):
         return True
     bases = [ROOT, ROOT / os.path.dirname(page.path), ROOT / "include"]
     return any(glob.glob(pattern, root_dir=base) for base in bases)
