@@ -98,12 +98,6 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
         memcpy(c->error.reason, reason, reason_len);
         c->close_wanted = true;
         atomic_store(&c->state, CONN_CLOSING);
-        if (c->write_blocked) {
-            struct conn_cause cause = {TWS_ERR_PEER_CLOSED, TWS_PHASE_READ, TWS_CAUSE_PEER, 0,
-                                       NULL};
-
-            conn_end_locked(c, &cause);
-        }
         conn_queue_drop_locked(c);
         task_queue_wake_all(&c->turns);
         conn_events_wake_locked(c);

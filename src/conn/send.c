@@ -10,8 +10,17 @@
 /* Pieces that go into one system call; the first two are `out` and the frame header. */
 #define SEND_PIECES 16
 
+/* While the connection closes only the close frame is sent, and the rest of a frame for a peer that
+ * has closed: it may read on for that, and whoever finishes the handshake limits the time. */
+static bool may_wait_locked(const tws_conn *c, enum conn_turn turn, bool begun)
+{
+    if (conn_state(c) == CONN_CLOSING)
+        return turn == CONN_TURN_CLOSE || (begun && c->peer_closed);
+    return conn_state(c) == CONN_OPEN;
+}
+
 /* Waits until the peer takes data. The state may change meanwhile. */
-static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, struct conn_wait *w)
+static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, bool begun, struct conn_wait *w)
 {
     tws_err err = TWS_OK;
     int r;
@@ -19,10 +28,10 @@ static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, struct conn_wait 
     if (w->ms == TWS_NOWAIT)
         return TWS_ERR_TIMEOUT;
     pthread_mutex_lock(&c->mu);
-    if (conn_state(c) == CONN_ENDED || (turn != CONN_TURN_CLOSE && conn_state(c) != CONN_OPEN))
-        err = conn_sticky_locked(c);
-    else
+    if (may_wait_locked(c, turn, begun))
         c->write_blocked = true;
+    else
+        err = conn_sticky_locked(c);
     task_queue_wake_all(&c->turns); /* those who do not wait for a blocked writer */
     pthread_mutex_unlock(&c->mu);
     if (err)
@@ -31,7 +40,7 @@ static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, struct conn_wait 
     r = net_stream_await_send(&c->stream, conn_wait_deadline(w));
     pthread_mutex_lock(&c->mu);
     c->write_blocked = false;
-    if (conn_state(c) == CONN_ENDED)
+    if (!may_wait_locked(c, turn, begun))
         err = conn_sticky_locked(c);
     pthread_mutex_unlock(&c->mu);
     if (err)
@@ -61,8 +70,9 @@ static tws_err give_up(tws_conn *c, tws_err err, bool begun)
     struct conn_cause cause = {TWS_ERR_STALLED, TWS_PHASE_WRITE, TWS_CAUSE_TIMEOUT, 0,
                                "the write timeout ran out inside a frame"};
 
-    if (!begun && err == TWS_ERR_TIMEOUT) {
-        CONN_ADD(c->count.timeouts, 1);
+    if (!begun) {
+        if (err == TWS_ERR_TIMEOUT)
+            CONN_ADD(c->count.timeouts, 1);
         return err;
     }
     if (err != TWS_ERR_TIMEOUT)
@@ -95,7 +105,7 @@ static tws_err send_batch(tws_conn *c, const struct iovec *iov, int count, enum 
         }
         n = net_stream_send(&c->stream, first, count + (held > 0));
         if (n == -EAGAIN) {
-            tws_err err = wait_for_room(c, turn, w);
+            tws_err err = wait_for_room(c, turn, *begun, w);
 
             if (err)
                 return give_up(c, err, *begun);
@@ -215,7 +225,7 @@ tws_err conn_send_file_part(tws_conn *c, int fd, int64_t *offset, size_t len, en
 
     *error = 0;
     while ((n = net_stream_send_file(&c->stream, fd, offset, len)) == -EAGAIN) {
-        tws_err err = wait_for_room(c, turn, w);
+        tws_err err = wait_for_room(c, turn, true, w);
 
         if (err)
             return give_up(c, err, true);

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <linux/sockios.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -230,6 +231,45 @@ static void test_own_read_finds_it(void **state)
     rig_close(&r);
 }
 
+/* The peer closes while a frame to it is half sent. It gets the rest and the answer, when it reads. */
+static void test_inside_a_frame(void **state)
+{
+    const size_t len = 24 << 20;
+    uint8_t *data = calloc(1, len);
+
+    (void)state;
+    assert_non_null(data);
+    for (int reads = 0; reads < 2; reads++) {
+        struct writer_thread w;
+        tws_message m;
+        tws_error e;
+        struct rig r;
+
+        rig_open(&r, NULL);
+        assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_WRITE, TWS_NO_LIMIT));
+        assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_CLOSE, reads ? 60000 : 50));
+        writer_thread_start(&w, r.conn, data, len);
+        support_await_blocked_write(r.conn);
+        client_send_close(&r.client, 4001, "enough");
+        assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+        rig_release(&r);
+        if (reads) {
+            client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, data, len);
+            client_expect_close(&r.client, 4001, "enough");
+            client_expect_eof(&r.client);
+            client_close(&r.client);
+        }
+        assert_err(writer_thread_join(&w), reads ? TWS_OK : TWS_ERR_PEER_CLOSED);
+        assert_err(tws_close(r.conn, 1000, NULL), TWS_ERR_PEER_CLOSED);
+        tws_conn_error(r.conn, &e);
+        assert_int_equal(e.close_code, 4001);
+        assert_string_equal(e.reason, "enough");
+        assert_int_equal(e.clean, reads);
+        rig_close(&r);
+    }
+    free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_end_finds_it),
         cmocka_unit_test(test_own_read_finds_it),
         cmocka_unit_test(test_closed_by_peer),
+        cmocka_unit_test(test_inside_a_frame),
         cmocka_unit_test(test_reason_with_control_characters),
     };
 
