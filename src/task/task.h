@@ -148,6 +148,9 @@ int task_service_start(struct task_service *s, const char *name, bool urgent, vo
                        void *arg);
 void task_service_join(struct task_service *s);
 
+/* Asks for short slices for the calling pthread. */
+void task_short_slices(void);
+
 /* Tells the running threads apart: equal only within one thread. Never 0. */
 uintptr_t task_self(void);
 void task_sleep(int64_t deadline);

@@ -10,9 +10,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define SLICE_NS 100000 /* the least that Linux takes */
 
 static const struct task_kind *kind_of(enum task_kind_id id)
 {
@@ -113,12 +116,12 @@ int task_background(struct task_runtime *rt, void (*fn)(void *arg), void *arg)
 }
 
 /*
- * The accept thread wakes among as many runnable threads as there are busy connections. With equal
- * weight and equal slices it waits its turn behind all of them; a short slice gives it an early
- * deadline, so that it runs soon after it wakes (Linux 6.12 and later; elsewhere this is refused
- * or has no effect, and does no harm).
+ * Who wakes among as many runnable threads as there are busy connections, or beside other programs,
+ * waits its turn behind all of them when weights and slices are equal. A short slice gives it an early
+ * deadline, so that it runs soon after it wakes, for no more in all (Linux 6.12 and later; elsewhere
+ * this is refused or has no effect, and does no harm). The priority it was started with stays.
  */
-static void ask_for_short_slices(void)
+void task_short_slices(void)
 {
     struct {
         uint32_t size;
@@ -127,10 +130,11 @@ static void ask_for_short_slices(void)
         int32_t nice;
         uint32_t priority;
         uint64_t runtime, deadline, period;
-    } attr = {.size = sizeof attr, .policy = SCHED_OTHER};
+    } attr = {.size = sizeof attr, .policy = SCHED_OTHER, .runtime = SLICE_NS};
 
-    attr.nice = 0;
-    attr.runtime = 100000;
+    if (sched_getscheduler(0) != SCHED_OTHER)
+        return;
+    attr.nice = getpriority(PRIO_PROCESS, 0); /* of this thread alone */
     syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
@@ -140,7 +144,7 @@ static void *service_main(void *p)
 
     pthread_setname_np(pthread_self(), s->name);
     if (s->urgent)
-        ask_for_short_slices();
+        task_short_slices();
     s->fn(s->arg);
     return NULL;
 }

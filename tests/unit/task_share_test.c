@@ -2,7 +2,9 @@
 #include "light_kit.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -259,6 +261,68 @@ static void drivers_leave_when_nobody_needs_them(void **state)
     finish(rt);
 }
 
+/* ---- How the system schedules drivers ---- */
+
+struct scheduled {
+    struct task_runtime *rt;
+    int nice[3]; /* of the asking pthread, of its service, of a light thread's driver */
+    uint64_t slice[3];
+    _Atomic int at;
+};
+
+static void note_schedule(void *arg)
+{
+    struct scheduled *s = arg;
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {0};
+    int at = atomic_load(&s->at);
+
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0)
+        attr.runtime = 0; /* not here */
+    s->nice[at] = getpriority(PRIO_PROCESS, 0);
+    s->slice[at] = attr.runtime;
+    atomic_store(&s->at, at + 1);
+}
+
+/* On a pthread of its own, which nobody asks for its old priority afterwards. */
+static void *starts_with_less_priority(void *arg)
+{
+    struct scheduled *s = arg;
+    struct task_service service;
+
+    if (setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 1) != 0)
+        abort();
+    note_schedule(s);
+    if (task_service_start(&service, "a-service", true, note_schedule, s) != 0)
+        abort();
+    task_service_join(&service);
+    s->rt = runtime(1);
+    if (task_spawn(s->rt, note_schedule, s) != 0)
+        abort();
+    return NULL;
+}
+
+/* Short slices for those that many wait for, and the priority that whoever started them had. */
+static void drivers_have_short_slices_and_their_priority(void **state)
+{
+    struct scheduled s = {0};
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, starts_with_less_priority, &s), 0);
+    pthread_join(thread, NULL);
+    until(&s.at, 3);
+    finish(s.rt);
+    assert_int_equal(s.nice[1], s.nice[0]);
+    assert_int_equal(s.nice[2], s.nice[0]);
+    assert_int_equal(s.slice[2], s.slice[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +332,7 @@ int main(void)
         cmocka_unit_test(new_ones_do_not_wait_for_ever),
         cmocka_unit_test(who_always_has_input_lets_others_run),
         cmocka_unit_test(drivers_leave_when_nobody_needs_them),
+        cmocka_unit_test(drivers_have_short_slices_and_their_priority),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -413,6 +413,7 @@ static void *driver_main(void *p)
     driver_here = d;
     d->tid = (pid_t)syscall(SYS_gettid);
     pthread_setname_np(pthread_self(), d->rt->name);
+    task_short_slices(); /* its light threads wait together, also for other programs */
     light_context_adopt(&d->context);
     do {
         if (d->carrier)
