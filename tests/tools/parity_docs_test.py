@@ -5,6 +5,7 @@ import configparser
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import unittest
@@ -12,7 +13,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import docs_test  # noqa: E402
-from docs_test import CLOSE, TEXT, Client, Frame, checks, close_frame, examples, frame, squeezed  # noqa: E402
+from docs_test import CLOSE, TEXT, Client, Frame, Program, checks, close_frame, examples, frame, squeezed, \
+    wait_for  # noqa: E402
 from pages import SPAN, Page  # noqa: E402
 
 PAGES = {"docs/coming-from-gorilla.md": "tests/docs/gorilla-v1.5.3.txt",
@@ -84,6 +86,15 @@ class Programs(docs_test.Work):
                     program.kill()
                     self.assertEqual(program.errors, [])
 
+    def test_the_client(self):
+        page = Page("docs/coming-from-gorilla.md")
+        [text] = [b.text for b in page.code("c") if "tws_dial(" in b.text and "main(" in b.text]
+        _, address = self.serve(block_under(page, "An echo"), "echo")
+        client = Program(self, self.link(text, "client"), f"ws://{address}/echo")
+        wait_for("an echo", lambda: "recv: tick" in client.errors)
+        client.process.send_signal(signal.SIGINT)
+        self.assertEqual(client.process.wait(docs_test.PATIENCE), 0)
+        wait_for("the last line", lambda: client.errors[-1].endswith("(sent 1000)"))
 
     def test_the_chatroom(self):
         [block] = [b for b in Page("docs/coming-from-gws.md").code("c") if CHATROOM in b.text]
