@@ -267,6 +267,9 @@ TWS_API tws_err tws_flush(tws_conn *c);
 /**
  * Sends a ping.
  *
+ * It passes between messages that wait, and between the fragments of one. Behind a frame that is half
+ * sent it waits, at most the write timeout: TWS_ERR_TIMEOUT.
+ *
  * @param c the connection
  * @param data at most 125 bytes that the peer's pong brings back; may be NULL when len is 0
  * @param len bytes

@@ -312,7 +312,9 @@ TWS_API tws_err tws_upgrade(tws_conn **out, int fd, const void *buffered, size_t
 typedef struct tws_server_options {
     size_t size; /* set by the initialiser */
     /*
-     * "HOST:PORT", "[IPV6]:PORT", "unix:PATH", "unix:@ABSTRACT"; port 0: any free one. A socket file
+     * "HOST:PORT", "[IPV6]:PORT", "unix:PATH", "unix:@ABSTRACT"; the port is a number, 0: any free
+     * one. ":PORT" and "0.0.0.0:PORT" are all addresses of IPv4, "[::]:PORT" all of IPv6 and none of
+     * IPv4: for both, list both. Of a name the first address that can be listened on. A socket file
      * that nobody listens on is replaced; it is removed when the server stops. Its mode follows the
      * umask. With "plain:" before it, an address is without TLS although the server has `tls`.
      *
