@@ -85,7 +85,8 @@ class Work(unittest.TestCase):
         flags = pathlib.Path(build_path("flags.txt")).read_text(encoding="utf-8").strip().split(" | ")
         self.cc = flags[0].split()
         self.instrument = [flag for flag in " ".join(flags[2:4]).split() if flag.startswith("-fsanitize")]
-        self.libs = re.search(r"^LIBS := (.*)$", checks.read("mk/flags.mk"), flags=re.M).group(1).split()
+        libs = re.search(r"^LIBS := (.*)$", checks.read("mk/flags.mk"), flags=re.M).group(1)
+        self.libs = re.findall(r"-l\w+", libs)
 
     def compile(self, text, *options):
         """Compiles one file; returns what the compiler says, "" when nothing."""
