@@ -229,6 +229,7 @@ static const struct option options[] = {
     {"max-handshakes", required_argument, NULL, 'S'},
     {"address-rate", required_argument, NULL, 'A'},
     {"address-burst", required_argument, NULL, 'O'},
+    {"trim-memory", no_argument, NULL, 'Y'},
     {"log", no_argument, NULL, 'L'},
     {"no-join", no_argument, NULL, 'j'},
     {"deflate", optional_argument, NULL, 'd'},
@@ -376,6 +377,9 @@ static void set_flag(struct settings *s, int option)
         break;
     case 'z':
         s->server.no_pause = true;
+        break;
+    case 'Y':
+        s->server.trim_memory = true;
         break;
     default:
         s->server.upgrade.conn.join_replies = false;

@@ -28,6 +28,7 @@ static const char usage[] =
     "  --max-handshakes N     opening handshakes at one time (default 4096; 0: any number)\n"
     "  --address-rate N       new connections of one IP address per second (default 0: any)\n"
     "  --address-burst N      that many of them at once (default: as --address-rate)\n"
+    "  --trim-memory          give memory back to the system when a crowd has left\n"
     "  --log                  warnings of the server go to the standard error output\n"
     "  --no-join              send each reply by itself, also when more messages wait\n"
     "  --deflate[=PARAMS]     compress messages with clients that can; PARAMS, with commas "

@@ -361,6 +361,13 @@ typedef struct tws_server_options {
      * last are remembered, 8,192 of them. */
     uint32_t max_address_rate;
     uint32_t address_burst; /* so many at once are no excess; default 0: max_address_rate */
+    /*
+     * When three quarters of a crowd of at least 512 connections have gone, give what malloc keeps
+     * for them back to the system (malloc_trim()), at most once a minute: over TLS that is some 60 KiB
+     * each. Meanwhile whoever in the process allocates memory may have to wait, for a second for a few
+     * GiB. Default false.
+     */
+    bool trim_memory;
 } tws_server_options;
 
 /**

@@ -1,12 +1,16 @@
 /* One accepted socket and its thread, from the handshake to the end. */
 #include "server/server.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
 /* Fewer connections leave too little memory behind to look for it. */
 #define CROWD_MIN 512
+/* So often at most: peers can come and go as they like, and all of the process waits meanwhile. */
+#define TRIM_NS (60 * BASE_NS_PER_S)
 
 /* What the thread needs to begin; written into the block that becomes its connection. */
 struct peer_job {
@@ -274,8 +278,14 @@ __attribute__((noinline)) static void peer_finish(struct server_peer *p)
  */
 static bool crowd_left_locked(tws_server *s)
 {
-    if (!s->cfg->opt.tls || s->crowd < CROWD_MIN || s->connections > s->crowd / 4)
+    int64_t now;
+
+    if (!s->opt.trim_memory || s->crowd < CROWD_MIN || s->connections > s->crowd / 4)
         return false;
+    now = base_clock_coarse_ns();
+    if (s->trimmed_at != 0 && now - s->trimmed_at < TRIM_NS)
+        return false;
+    s->trimmed_at = now;
     s->crowd = s->connections;
     return true;
 }

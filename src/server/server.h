@@ -70,6 +70,7 @@ struct tws_server {
     struct server_peer *peers;        /* mu */
     uint32_t connections;             /* mu: sockets that have, or are about to have, a thread */
     uint32_t crowd;                   /* mu: the most of them since memory was given back last */
+    int64_t trimmed_at;               /* mu: when that was; 0: never */
     uint32_t open, handshaking;       /* mu: by stage; handshaking from the accept on */
     bool draining;                    /* mu: new peers are cut, new connections closed */
     bool cutting;                     /* mu: time is up for everybody */

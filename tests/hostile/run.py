@@ -51,7 +51,7 @@ FIXED = 64 * MIB  # pools that keep what was given back, carriers, allocator
 
 
 def server_options(peers, certs):
-    tls = ("--tls", str(certs / "server.pem"), str(certs / "server.key")) if certs else ()
+    tls = ("--tls", str(certs / "server.pem"), str(certs / "server.key"), "--trim-memory") if certs else ()
     return ("--metrics", "127.0.0.1:0", "--deflate", "--log", *tls,
             "--max-message", str(MAX_MESSAGE), "--max-connections", str(peers + 4 * GOOD),
             "--max-per-address", str(2 * GOOD), "--address-rate", str(GOOD // 2), "--address-burst", str(2 * GOOD),

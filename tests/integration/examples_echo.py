@@ -35,7 +35,7 @@ class CommandLine(unittest.TestCase):
                        "--max-per-address", "--style", "--parallel", "--threads", "--carriers", "--stack",
                        "--no-join", "--metrics", "--min-rate", "--control-rate", "--max-rate",
                        "--max-fragments", "--fragment-rate", "--tls-updates", "--max-handshakes",
-                       "--address-rate", "--address-burst", "--log",
+                       "--address-rate", "--address-burst", "--trim-memory", "--log",
                        "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
                        "--write-timeout", "--close-timeout", "--writer", "--queue-bytes",
                        "--queue-messages", "--queue-policy", "--queue-wait"):

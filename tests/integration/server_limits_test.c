@@ -3,6 +3,7 @@
  * and is logged in few lines however often that happens.
  */
 #include "support.h"
+#include "support_tls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -285,6 +286,72 @@ static void test_address_rate(void **state)
     print_message("%u refused, %u lines\n", refused, lines.count);
 }
 
+/* ---- Giving memory back ---- */
+
+static _Atomic unsigned trims;
+
+/* In place of the C library's. */
+int malloc_trim(size_t pad);
+int malloc_trim(size_t pad)
+{
+    (void)pad;
+    return (int)atomic_fetch_add(&trims, 1);
+}
+
+static void come_and_go(const struct support_server *s)
+{
+    enum { CROWD = 520 };
+    static int fds[CROWD];
+    uint64_t accepted = stats_of(s->server).accepted;
+
+    for (int i = 0; i < CROWD; i++)
+        fds[i] = client_dial(s->address);
+    WAIT_FOR(stats_of(s->server).accepted == accepted + CROWD);
+    for (int i = 0; i < CROWD; i++)
+        close(fds[i]);
+    WAIT_FOR(stats_of(s->server).threads == 0);
+}
+
+/* It stops all of the process: only where somebody asked for it, and not whenever peers like. */
+static void test_memory_of_a_crowd(void **state)
+{
+    tws_server_options opt;
+
+    (void)state;
+    for (int wanted = 0; wanted < 2; wanted++) {
+        struct support_server s;
+
+        support_server_options(&opt, support_echo, NULL);
+        opt.tls = support_tls_server(); /* whose memory it is for */
+        opt.trim_memory = wanted;
+        support_server_start(&s, &opt);
+        come_and_go(&s);
+        come_and_go(&s);
+        tws_server_free(s.server);
+        WAIT_FOR(atomic_load(&trims) == (unsigned)wanted);
+    }
+}
+
+/* A program that was built when the options ended earlier: what is behind them is not its own. */
+static void test_shorter_options(void **state)
+{
+    struct support_server s;
+    tws_server_options opt;
+
+    (void)state;
+    support_server_options(&opt, support_echo, NULL);
+    memset((char *)&opt + offsetof(tws_server_options, max_handshakes), 1,
+           sizeof opt - offsetof(tws_server_options, max_handshakes));
+    opt.max_handshakes = opt.max_address_rate = opt.address_burst = 1;
+    opt.size = offsetof(tws_server_options, max_handshakes);
+    support_server_start(&s, &opt);
+    come_and_go(&s);
+    assert_int_equal(stats_of(s.server).refused_rate, 0);
+    assert_int_equal(stats_of(s.server).refused_handshakes, 0);
+    tws_server_free(s.server);
+    assert_int_equal(atomic_load(&trims), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +360,8 @@ int main(void)
         cmocka_unit_test(test_rate_of_a_busy_handler),
         cmocka_unit_test(test_max_handshakes),
         cmocka_unit_test(test_address_rate),
+        cmocka_unit_test(test_memory_of_a_crowd),
+        cmocka_unit_test(test_shorter_options),
     };
 
     return cmocka_run_group_tests_name("server_limits", tests, NULL, NULL);
