@@ -46,6 +46,9 @@ void notes_clear(void);
 
 /* ---- Threads and time ---- */
 
+/* Every time limit of a scene: long for a machine that is busy. */
+#define SCENE_MS 10000
+
 /* Runs it: on this thread, which takes signals, or on a light one. */
 void on_thread(bool light, void (*fn)(void *arg), void *arg);
 /* Waits for a condition that must come true. */

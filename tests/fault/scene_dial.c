@@ -55,7 +55,7 @@ static void converse(tws_conn *c, struct stand *s)
     if (!say(c, data, 100) || (stand_echo(s), false) || !say_in_pieces(c, data, sizeof data) ||
         !say(c, data + 5, 200))
         goto out;
-    note(tws_ping_wait(c, "p", 1, 3000, NULL));
+    note(tws_ping_wait(c, "p", 1, SCENE_MS, NULL));
     note(tws_close(c, 1000, "done"));
 out:
     stand_echo(s);
@@ -133,7 +133,7 @@ static void dial_events(void *arg)
             die("a dial failed, and there are events");
         return;
     }
-    note(tws_events_wait(c, 10000));
+    note(tws_events_wait(c, 2 * SCENE_MS));
     tws_conn_unref(c);
     AWAIT(atomic_load(&closed) == 1);
     if (atomic_load(&opened) != 1)
@@ -155,7 +155,7 @@ static void talk_options(struct talk *t, struct stand *s, const char *scheme)
     t->opt.header_count = 1;
     t->opt.subprotocols = protocols;
     t->opt.subprotocol_count = 1;
-    t->opt.timeout = 4000;
+    t->opt.timeout = SCENE_MS;
     conn_times(&t->opt.conn);
 }
 
