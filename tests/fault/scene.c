@@ -114,6 +114,7 @@ void stand_options(tws_server_options *opt, bool light)
     opt->upgrade.handshake_timeout = SCENE_MS;
     conn_times(&opt->upgrade.conn);
     opt->upgrade.conn.read_timeout = 0; /* the one beside may be silent for long */
+    opt->upgrade.conn.ping_interval = 0;
 }
 
 /* Signals are not meant for the calls of the tests themselves. */

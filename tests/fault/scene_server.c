@@ -77,6 +77,16 @@ static bool converse(struct stand *s, struct client *c)
 }
 
 /* A server that cannot accept says nothing: that is not waited for for long. */
+static bool await_answer(struct pollfd *p)
+{
+    int64_t begin = support_now_ms();
+
+    while (support_now_ms() - begin < (fault_struck() ? 1000 : SUPPORT_HANG_MS))
+        if (poll(p, 1, 50) == 1)
+            return true;
+    return false;
+}
+
 static bool upgrade(struct client *c, const char *address, const char *headers)
 {
     char request[4096];
@@ -86,7 +96,7 @@ static bool upgrade(struct client *c, const char *address, const char *headers)
     c->fd = p.fd;
     return p.fd >= 0 &&
            client_send_bytes(p.fd, request, client_request(request, sizeof request, headers)) &&
-           poll(&p, 1, fault_struck() ? 1000 : SUPPORT_HANG_MS) == 1 && client_read_head(c) == 101;
+           await_answer(&p) && client_read_head(c) == 101;
 }
 
 static void serve(tws_server_options *opt)
