@@ -259,6 +259,8 @@ static tws_err come_forward(struct waiting *w, size_t i)
         atomic_fetch_sub(&c->reader_wanted, 1);
     if (e->state == ENTRY_MINE)
         w->fds[i].fd = c->stream.sock.fd;
+    if (err)
+        e->state = ENTRY_OVER; /* we wait for it no more */
     return err ? busy(w, i) : TWS_OK;
 }
 

@@ -324,6 +324,11 @@ bool support_pumping(tws_conn *c)
     return yes;
 }
 
+unsigned support_behind(tws_conn *c)
+{
+    return atomic_load(&c->reader_wanted);
+}
+
 /* ---- Bytes ---- */
 
 static uint8_t pattern(size_t at, unsigned seed)

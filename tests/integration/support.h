@@ -136,6 +136,8 @@ void support_await_blocked_write(tws_conn *c);
 /* Whether a thread waits for more than this connection, or reads no more than control frames. */
 bool support_watched(tws_conn *c);
 bool support_pumping(tws_conn *c);
+/* Threads that wait for the reader's role. */
+unsigned support_behind(tws_conn *c);
 
 void support_thread(pthread_t *t, void *(*fn)(void *), void *arg);
 

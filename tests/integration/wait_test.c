@@ -419,6 +419,33 @@ static void test_behind_a_ping(void **state)
     rig_close(&r);
 }
 
+/* So does a thread that reads; then the wait is refused, and nobody is thought to wait any more. */
+static void test_behind_a_reader(void **state)
+{
+    struct waiter w;
+    struct reader rd;
+    pthread_t t;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    support_thread(&t, ping_main, r.conn);
+    WAIT_FOR(support_pumping(r.conn));
+    reader_start(&rd, r.conn);
+    WAIT_FOR(support_behind(r.conn) == 1);
+    tws_wait_item item = {.conn = r.conn};
+    waiter_start(&w, &item, 1);
+    WAIT_FOR(support_behind(r.conn) == 2);
+    client_send(&r.client, CLIENT_FIN | CLIENT_PONG, "x", 1);
+    pthread_join(t, NULL);
+    client_send_text(&r.client, "m");
+    waiter_join(&w); /* BUSY, or the reader was later and got that */
+    tws_abort(r.conn);
+    reader_join(&rd);
+    assert_int_equal(support_behind(r.conn), 0);
+    rig_close(&r);
+}
+
 /* ---- Descriptors and arguments ---- */
 
 static void test_descriptors(void **state)
@@ -491,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_closed_by_other_thread),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_behind_a_ping),
+        cmocka_unit_test(test_behind_a_reader),
         cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_arguments),
     };
