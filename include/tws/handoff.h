@@ -111,7 +111,7 @@ TWS_API tws_err tws_handoff_send(tws_handoff *h, tws_conn *c, const void *data, 
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_TIMEOUT when none came; TWS_ERR_EOF when the other side has closed its end;
  *         TWS_ERR_REFUSED: a connection was refused, because the server is full, draining, does not
- *         compress as it needs or has no thread, and stays with the other side; the call may be
+ *         compress as it needs or has no thread or descriptor left, and stays with the other side; the call may be
  *         repeated; TWS_ERR_PROTOCOL: what came is not a connection in the form of this library
  *         version, h is of no more use; TWS_ERR_SYSTEM; TWS_ERR_ARGUMENT.
  * Threads: any, also several with one h.

@@ -228,6 +228,7 @@ struct incoming {
     uint8_t *body;
     struct record record;
     ssize_t result;    /* of the receiving: above 0 when there is a record */
+    bool lost;         /* this process has no room for the descriptor that came with it */
     const char *fault; /* it is not one */
     tws_err answer;    /* to be sent */
     int answered;      /* 0 or -errno */
@@ -248,7 +249,8 @@ static void receive_main(void *incoming)
     int64_t whole;
 
     in->result = task_pass_recv(in->h->fd, head, 1, &in->fd, in->deadline, &begun);
-    if (in->result <= 0)
+    in->lost = in->result == -EMFILE;
+    if (in->result <= 0 && !in->lost)
         return;
     whole = task_deadline(RECORD_MS);
     in->result = task_pass_recv(in->h->fd, head + 1, sizeof head - 1, NULL, whole, &begun);
@@ -271,7 +273,7 @@ static void receive_main(void *incoming)
     in->result = task_pass_recv(in->h->fd, in->body, (size_t)len, NULL, whole, &begun);
     in->fault =
         in->result <= 0 ? "it ended early" : record_read(&in->record, in->body, (size_t)len);
-    if (!in->fault && net_connected_family(in->fd) < 0)
+    if (!in->fault && !in->lost && net_connected_family(in->fd) < 0)
         in->fault = "no connected socket came with it";
     if (in->fault)
         in->answer = TWS_ERR_PROTOCOL;
@@ -311,7 +313,7 @@ static tws_err take(struct incoming *in, struct taker *t, tws_error *error)
         return fail(error, TWS_ERR_PROTOCOL, 0, "what came is no connection",
                     in->fault ? in->fault : "too many descriptors");
     }
-    why = t->prepare(t, in);
+    why = in->lost ? "this process has no descriptor left" : t->prepare(t, in);
     in->answer = why ? TWS_ERR_REFUSED : TWS_OK;
     err = tws_blocking(answer_main, in);
     if (!why)

@@ -80,6 +80,12 @@ int task_pass_send(int sock, const struct iovec *iov, int count, int fd, int64_t
     return 0;
 }
 
+/* The system had no room for the descriptor of a message in this process's table. */
+static bool is_lost(struct msghdr *msg, const int *fd)
+{
+    return fd && *fd < 0 && (msg->msg_flags & MSG_CTRUNC) && !CMSG_FIRSTHDR(msg);
+}
+
 /* Takes the one descriptor that is wanted. False: there were others, which are closed. */
 static bool detach(struct msghdr *msg, int *fd)
 {
@@ -108,6 +114,7 @@ static bool detach(struct msghdr *msg, int *fd)
 ssize_t task_pass_recv(int sock, void *data, size_t len, int *fd, int64_t deadline, bool *begun)
 {
     size_t got = 0;
+    bool lost = false;
 
     *begun = false;
     if (fd)
@@ -132,12 +139,14 @@ ssize_t task_pass_recv(int sock, void *data, size_t len, int *fd, int64_t deadli
             continue;
         if (n < 0)
             return -errno;
-        if (!detach(&msg, fd))
+        if (is_lost(&msg, fd))
+            lost = true;
+        else if (!detach(&msg, fd))
             return -EBADMSG;
         if (n == 0)
             return got > 0 ? -EBADMSG : 0;
         *begun = true;
         got += (size_t)n;
     }
-    return (ssize_t)len;
+    return lost ? -EMFILE : (ssize_t)len;
 }

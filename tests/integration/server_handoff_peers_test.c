@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -315,6 +316,48 @@ static void test_lying_sender(void **state)
     support_assert_census(before);
 }
 
+/* A process without a free descriptor refuses, and takes the next one when it has. */
+static void test_no_descriptor_left(void **state)
+{
+    struct support_census before = support_census();
+    static uint8_t good[4096];
+    size_t len = recorded(good, sizeof good);
+    uint8_t answer[ANSWER];
+    struct rlimit was, full;
+    tws_handoff *h;
+    tws_conn *c;
+    tws_error e;
+    tws_err err;
+    int pair[2], fd, next;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    h = half(&fd);
+    send_with_fds(fd, good, len, pair, 1);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    full = was;
+    next = dup(fd);
+    close(next);
+    full.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &full), 0);
+    err = tws_handoff_receive(&c, h, NULL, 5000, &e);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_err(err, TWS_ERR_REFUSED);
+    assert_null(c);
+    assert_non_null(strstr(e.text, "no descriptor"));
+    assert_int_equal(recv(fd, answer, sizeof answer, 0), ANSWER);
+    assert_memory_not_equal(answer, "TWSA\0\0\0\0", ANSWER);
+
+    send_with_fds(fd, good, len, pair, 1);
+    assert_ok(tws_handoff_receive(&c, h, NULL, 5000, &e));
+    tws_conn_unref(c);
+    close(fd);
+    tws_handoff_free(h);
+    close(pair[0]);
+    close(pair[1]);
+    support_assert_census(before);
+}
+
 /* A receiver that answers in its own way. The connection goes on here. */
 struct receiver {
     pthread_t thread;
@@ -549,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_new),
         cmocka_unit_test(test_echoing),
         cmocka_unit_test(test_lying_sender),
+        cmocka_unit_test(test_no_descriptor_left),
         cmocka_unit_test(test_lying_receiver),
         cmocka_unit_test(test_other_thread_reads),
         cmocka_unit_test(test_closed_meanwhile),
