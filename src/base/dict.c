@@ -113,12 +113,14 @@ static struct entry *remove_locked(struct base_dict *d, struct entry *e)
 
 void base_dict_free(struct base_dict *d)
 {
-    struct entry *e, *next;
+    struct entry *e;
 
     if (!d)
         return;
-    for (e = d->head; e; e = next) {
-        next = e->next;
+    while ((e = d->head)) { /* what destroys one may delete another */
+        if (!e->dead)
+            base_table_remove(&d->table, &e->node);
+        unlink_locked(d, e);
         entry_free(d, e);
     }
     base_table_destroy(&d->table);

@@ -167,6 +167,8 @@ tws_err tws_pair(tws_conn **server_side, tws_conn **client_side, const tws_pair_
         base_sized_take(&o, sizeof o, opt, opt->size);
     if (!conn_options_durations_valid(&o.server) || !conn_options_durations_valid(&o.client))
         return TWS_ERR_ARGUMENT;
+    if (!o.headers && o.header_count > 0)
+        return TWS_ERR_ARGUMENT;
     if (conn_queue_check(&o.server.queue) || conn_queue_check(&o.client.queue))
         return TWS_ERR_ARGUMENT;
     err = o.deflate ? conn_deflate_options(&deflate, o.deflate, &what) : TWS_OK;

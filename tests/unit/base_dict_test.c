@@ -37,6 +37,28 @@ static void put(struct base_dict *d, const char *key, struct thing *t)
 
 /* ---- One after the other ---- */
 
+/* The end of one value ends the next one too. */
+static struct base_dict *shared;
+
+static void destroy_other(void *value)
+{
+    destroy(value);
+    base_dict_delete(shared, "b", NULL);
+}
+
+static void test_destroyer_deletes(void **state)
+{
+    struct thing a = {0}, b = {0};
+
+    (void)state;
+    shared = base_dict_new(NULL);
+    assert_int_equal(base_dict_set(shared, "a", &a, destroy_other, NULL, NULL), BASE_DICT_SET);
+    put(shared, "b", &b);
+    base_dict_free(shared);
+    assert_int_equal(a.destroyed, 1);
+    assert_int_equal(b.destroyed, 1);
+}
+
 static void test_set_get_delete(void **state)
 {
     struct base_dict *d = base_dict_new(NULL);
@@ -269,9 +291,13 @@ static void test_nested(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_get_delete), cmocka_unit_test(test_replace),
-        cmocka_unit_test(test_many),           cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_order),          cmocka_unit_test(test_change_while_visiting),
+        cmocka_unit_test(test_destroyer_deletes),
+        cmocka_unit_test(test_set_get_delete),
+        cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_change_while_visiting),
         cmocka_unit_test(test_nested),
     };
 
