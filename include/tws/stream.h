@@ -27,7 +27,7 @@ extern "C" {
  * Reads some bytes of the stream, waiting until there is at least one.
  *
  * n is 0 with TWS_OK when the peer has sent all it will: it sent an empty message, or closed with
- * 1000, 1001 or without a code. After an empty message the connection is still open: writing goes on
+ * 1000, 1001 or without a code, and not in the middle of a message. After an empty message the connection is still open: writing goes on
  * (tws_conn_error() gives TWS_OK), and another read waits for what comes behind it. After a close all
  * further reads give the same.
  *
@@ -39,8 +39,8 @@ extern "C" {
  * @param buf where the bytes go
  * @param size room in buf, at least 1
  * @param n set to the number of bytes, 0 on errors
- * @return as tws_reader_read(), without TWS_ERR_STATE; a close with another code is
- *         TWS_ERR_PEER_CLOSED.
+ * @return as tws_reader_read(), without TWS_ERR_STATE; a close with another code, or in the middle of a
+ *         message, is TWS_ERR_PEER_CLOSED.
  * Threads: one at a time, as all reading.
  */
 TWS_API tws_err tws_stream_read(tws_conn *c, void *buf, size_t size, size_t *n);

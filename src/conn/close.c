@@ -88,11 +88,13 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
     pthread_mutex_lock(&c->mu);
     c->peer_closed = true;
     c->error.clean = c->close_queued;
+    c->error.cut = c->msg.in_message;
     conn_farewell_locked(c, code, reason, reason_len);
     if (conn_state(c) == CONN_OPEN) {
         c->error.code = TWS_ERR_PEER_CLOSED;
         c->error.phase = TWS_PHASE_READ;
         c->error.cause = TWS_CAUSE_PEER;
+        c->error.detail = c->error.cut ? "in the middle of a message" : NULL;
         c->error.close_code = c->error.sent_code = code;
         c->error.reason_len = (uint8_t)reason_len;
         memcpy(c->error.reason, reason, reason_len);

@@ -67,6 +67,7 @@ struct conn_error {
     uint16_t close_code;
     uint16_t sent_code; /* of our close frame; 0: none sent */
     bool clean;
+    bool cut; /* the peer closed in the middle of a message */
     uint8_t reason_len;
     char reason[TWS_REASON_MAX];
     const char *detail; /* a constant: what exactly was wrong; NULL */
@@ -214,7 +215,7 @@ struct tws_conn {
     /* Writer's: bytes that must leave before anything else. */
     uint8_t *out;
     uint32_t out_begin;
-    bool out_lent; /* `out` is conn_out_lend()'s */
+    bool out_lent;            /* `out` is conn_out_lend()'s */
     _Atomic uint32_t out_len; /* a hint for others */
     struct hold_slot *hold;
     struct conn_keys *keys; /* behind the connection in its block; NULL: none (servers) */
@@ -562,6 +563,7 @@ tws_err conn_write_frame(tws_conn *c, struct conn_outgoing *o, enum conn_turn tu
 
 struct conn_farewell {
     bool found;
+    bool cut; /* it stands in the middle of a message */
     uint8_t reason_len;
     uint16_t code;
     uint8_t reason[TWS_REASON_MAX];

@@ -195,8 +195,10 @@ tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
         cause.detail = write_failed;
     }
     err = conn_end_locked(c, &cause);
-    if (peer.found && c->error.detail == write_failed)
+    if (peer.found && c->error.detail == write_failed) {
         take_farewell_locked(c, peer.code, peer.reason, peer.reason_len);
+        c->error.cut = peer.cut;
+    }
     pthread_mutex_unlock(&c->mu);
     return err;
 }

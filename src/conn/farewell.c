@@ -53,6 +53,7 @@ static bool scan(const tws_conn *c, struct conn_farewell *out)
         if (n == 0 || f.len > have - f.hlen)
             break;
         if (f.opcode == WIRE_CLOSE) {
+            out->cut = inside;
             take_payload(head + f.hlen, &f, out);
             return false;
         }

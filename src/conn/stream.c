@@ -60,9 +60,10 @@ static bool ended_cleanly(tws_conn *c)
     bool clean;
 
     pthread_mutex_lock(&c->mu);
-    clean = c->error.code == TWS_ERR_PEER_CLOSED && (c->error.close_code == TWS_CLOSE_NORMAL ||
-                                                     c->error.close_code == TWS_CLOSE_GOING_AWAY ||
-                                                     c->error.close_code == TWS_CLOSE_NO_STATUS);
+    clean =
+        c->error.code == TWS_ERR_PEER_CLOSED && !c->error.cut &&
+        (c->error.close_code == TWS_CLOSE_NORMAL || c->error.close_code == TWS_CLOSE_GOING_AWAY ||
+         c->error.close_code == TWS_CLOSE_NO_STATUS);
     pthread_mutex_unlock(&c->mu);
     return clean;
 }

@@ -169,6 +169,28 @@ static void test_closed(void **state)
     closed(4000, TWS_ERR_PEER_CLOSED, 3);
 }
 
+/* In the middle of a message no code makes a good end of it. */
+static void test_closed_inside_a_message(void **state)
+{
+    char buf[10];
+    size_t n;
+    tws_error e;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    client_send(&r.client, CLIENT_BINARY, "abc", 3);
+    client_send_close(&r.client, 1000, "");
+    assert_ok(tws_stream_read(r.conn, buf, sizeof buf, &n));
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++)
+        assert_err(tws_stream_read(r.conn, buf, sizeof buf, &n), TWS_ERR_PEER_CLOSED);
+    tws_conn_error(r.conn, &e);
+    assert_int_equal(e.close_code, 1000);
+    assert_non_null(strstr(e.text, "in the middle of a message"));
+    rig_close(&r);
+}
+
 static void test_cut(void **state)
 {
     struct sink s;
@@ -294,10 +316,10 @@ static void test_partial_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_ways),     cmocka_unit_test(test_half_closed),
-        cmocka_unit_test(test_closed),        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_joined),        cmocka_unit_test(test_join_changes),
-        cmocka_unit_test(test_partial_write),
+        cmocka_unit_test(test_both_ways),    cmocka_unit_test(test_half_closed),
+        cmocka_unit_test(test_closed),       cmocka_unit_test(test_closed_inside_a_message),
+        cmocka_unit_test(test_cut),          cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_join_changes), cmocka_unit_test(test_partial_write),
     };
 
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
