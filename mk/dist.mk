@@ -17,15 +17,15 @@ deb: dist
 	@scripts/deps.sh --quiet package
 	@JOBS='$(JOBS)' packaging/debian/build.sh '$(DIST)' '$(VERSION)' '$(BUILD)/deb'
 
-## check-abi: the library's binary interface against the last release's
-check-abi: lib
+## check-abi: the libraries' binary interface against the last release's
+check-abi:
 	@scripts/deps.sh --quiet package
-	@scripts/abi.sh check $(B)
+	@scripts/abi.sh check $(B)/abi
 
 ## accept-abi: take the present interface as the one to keep; docs/abi.md says when
-accept-abi: lib
+accept-abi:
 	@scripts/deps.sh --quiet package
-	@scripts/abi.sh accept $(B)
+	@scripts/abi.sh accept $(B)/abi
 
 ## release: tag what is committed as VERSION, after all gates; docs/releasing.md
 release:

@@ -1,38 +1,53 @@
 #!/usr/bin/env bash
-# The binary interface of each library against the one kept in packaging/abi/, which is that of the last release.
-# usage: abi.sh check|accept BUILD
+# The interface of each library, as the public headers say it, against the one kept in packaging/abi/, by abidiff.
+# usage: abi.sh check|accept DIRECTORY
 set -eu
 what=$1
-build=$2
+dir=$2
 kept=packaging/abi
-dump=(--exported-interfaces-only --no-write-default-sizes --headers-dir include/tws --drop-private-types --no-comp-dir-path --no-corpus-path --no-show-locs --no-parameter-names)
 [ "$(uname -m)" = x86_64 ] || {
     echo 'abi: the interface that is kept is that of x86-64' >&2
     exit 1
 }
+mkdir -p "$dir"
+
+# types NAME HEADER...: a shared object with the types of all functions, and what abidw makes of it.
+types() {
+    local name=$1
+    shift
+    /usr/bin/python3 scripts/abi-types.py "$@" >"$dir/$name.c"
+    gcc -std=c11 -g -shared -fPIC -Iinclude "$dir/$name.c" -o "$dir/$name.so"
+    abidw --no-comp-dir-path --no-corpus-path --no-show-locs --no-write-default-sizes --no-elf-needed \
+        --out-file "$dir/$name.abi" "$dir/$name.so"
+}
+
+# New functions break nothing. Whatever else is told of needs a decision.
+differs() {
+    ! abidiff --no-added-syms --suppressions "$kept/allowed.ini" "$1" "$2"
+}
+
+types libtws all
+types libtws_nats tws/nats.h
+types libtws_redis tws/redis.h
 faults=0
-for lib in libtws libtws_nats libtws_redis; do
-    shared=$(readlink -f "$build/$lib.so")
-    [ -e "$shared" ] || {
-        echo "abi: there is no $build/$lib.so" >&2
-        exit 1
-    }
-    file=$kept/$(basename "$shared" | sed 's/\(\.so\.[0-9]*\)\..*/\1/').abi
-    abidw "${dump[@]}" --out-file "$build/$lib.abi" "$shared"
-    case $what in
-        accept)
-            cp "$build/$lib.abi" "$file"
-            echo "abi: $file is now that of $shared"
-            ;;
-        check)
-            # Functions that are new break nothing. Everything else that abidiff tells of needs a decision.
-            if ! abidiff --no-added-syms --no-unreferenced-symbols --suppressions "$kept/allowed.ini" \
-                "$file" "$build/$lib.abi"; then
-                echo "abi: $lib has changed in a way that may break programs; see docs/abi.md" >&2
-                faults=1
-            fi
-            ;;
-    esac
+for name in libtws libtws_nats libtws_redis; do
+    if [ "$what" = accept ]; then
+        cp "$dir/$name.abi" "$kept/$name.abi"
+    elif differs "$kept/$name.abi" "$dir/$name.abi"; then
+        faults=1
+    fi
 done
-[ "$faults" = 0 ] && echo "abi: $what: libtws, libtws_nats, libtws_redis"
-exit $faults
+# A check that finds nothing when a field changes its type would be none.
+mkdir -p "$dir/changed"
+cp -r include/tws "$dir/changed/"
+sed -i 's/^    int backlog;/    int64_t backlog;/' "$dir/changed/tws/server.h"
+gcc -std=c11 -g -shared -fPIC "-I$dir/changed" "$dir/libtws.c" -o "$dir/changed.so"
+differs "$dir/libtws.abi" "$dir/changed.so" >"$dir/changed.txt" || {
+    echo 'abi: abidiff does not see that a field of an option struct has changed' >&2
+    exit 1
+}
+[ "$faults" = 0 ] || {
+    echo 'abi: the interface has changed. docs/abi.md says when that may be; then: make accept-abi' >&2
+    exit 1
+}
+echo "abi: $what: $(grep -c '^extern' "$dir/libtws.c") functions, $(grep -c '^extern' "$dir/libtws_nats.c") of libtws_nats, $(grep -c '^extern' "$dir/libtws_redis.c") of libtws_redis"
