@@ -16,6 +16,7 @@
 #define DEFAULT_PORT 6379
 /* Received at most before replies are taken out: hiredis moves all that is left for each KiB of them. */
 #define RECEIVE_MAX (64 * 1024)
+#define PARTS_MAX 16
 
 int64_t redis_now_ms(void)
 {
@@ -111,6 +112,32 @@ bool link_has_input(const struct link *l)
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
 
     return poll(&p, 1, 0) > 0;
+}
+
+#if HIREDIS_MAJOR < 1
+typedef int parts;
+#else
+typedef size_t parts;
+#endif
+
+/* hiredis makes room for as many parts as are announced; no answer to what is asked here has more. */
+static void *few_parts(const redisReadTask *task, parts count)
+{
+    const redisReplyObjectFunctions *own = task->privdata;
+
+    return count <= PARTS_MAX ? own->createArray(task, count) : NULL;
+}
+
+static bool make_reader(struct link *l)
+{
+    l->reader = redisReaderCreate();
+    if (!l->reader)
+        return false;
+    l->functions = *l->reader->fn;
+    l->functions.createArray = few_parts;
+    l->reader->privdata = l->reader->fn;
+    l->reader->fn = &l->functions;
+    return true;
 }
 
 redisReply *link_reply(struct link *l, bool *broken)
@@ -213,12 +240,11 @@ bool link_open(struct link *l, const tws_redis_options *o, char *why, size_t siz
     l->fd = redisFreeKeepFd(c);
     fcntl(l->fd, F_SETFD, FD_CLOEXEC);
     setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* fails for Unix sockets */
-    l->reader = redisReaderCreate();
     l->heard = l->asked = redis_now_ms();
-    if (l->reader && sign_on(l, o, why, size))
-        return true;
-    if (!l->reader)
+    if (!make_reader(l))
         snprintf(why, size, "no memory");
+    else if (sign_on(l, o, why, size))
+        return true;
     link_close(l);
     return false;
 }

@@ -14,6 +14,7 @@
 struct link {
     int fd; /* -1: none */
     redisReader *reader;
+    redisReplyObjectFunctions functions; /* the reader's */
     char *out; /* redis->mu, like the numbers: bytes from `sent` to `len` are to go */
     size_t sent, len, cap;
     int64_t heard, asked; /* when something came, and when a ping left */

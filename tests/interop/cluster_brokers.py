@@ -137,6 +137,19 @@ class Brokers(unittest.TestCase):
                 wait_for("a refusal", lambda: node.states)
         self.assertEqual(node.states[0], "down ERR: AUTH was not accepted")
 
+    def test_a_redis_server_that_announces_too_much(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            node = self.node("redis", f"127.0.0.1:{server.getsockname()[1]}")
+            with server.accept()[0] as s:
+                self.assertIn(b"PING", s.recv(1000))
+                s.sendall(b"*1000000000\r\n")
+                wait_for("a refusal", lambda: node.states)
+                self.assertEqual(s.recv(1000), b"")
+        self.assertTrue(node.states[0].startswith("down "), node.states)
+        with open(f"/proc/{node.process.pid}/status", encoding="ascii") as status:
+            most = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+        self.assertLess(most, 400 * 1024)
+
     # ---- Trouble ----
 
     def test_a_server_that_stands_still(self):
