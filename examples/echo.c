@@ -5,6 +5,7 @@
  * waits for a signal, and ends in order. `echo --help` lists the options.
  */
 #include "echo_broadcast.h"
+#include "echo_health.h"
 #include "echo_usage.h"
 
 #include <tws/tws.h>
@@ -35,6 +36,7 @@ struct settings {
     tws_tls_certificate certificate;
     tws_events events; /* with --style events */
     bool by_events;
+    tws_ms lame_duck;
     bool queued; /* replies go through the connection's queue */
 };
 
@@ -219,6 +221,7 @@ static const struct option options[] = {
     {"threads", required_argument, NULL, 't'},
     {"carriers", required_argument, NULL, 'k'},
     {"no-pause", no_argument, NULL, 'z'},
+    {"reuse-port", no_argument, NULL, 'e'},
     {"stack", required_argument, NULL, 's'},
     {"min-rate", required_argument, NULL, 'r'},
     {"control-rate", required_argument, NULL, 'R'},
@@ -249,6 +252,7 @@ static const struct option options[] = {
     {"idle", required_argument, NULL, 'i'},
     {"write-timeout", required_argument, NULL, 'w'},
     {"close-timeout", required_argument, NULL, 'C'},
+    {"lame-duck", required_argument, NULL, 'D'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -282,6 +286,8 @@ static tws_ms *timeout_of(struct settings *s, int option)
         return &upgrade->conn.write_timeout;
     case 'C':
         return &upgrade->conn.close_timeout;
+    case 'D':
+        return &s->lame_duck;
     case 'g':
         return &upgrade->conn.queue.wait;
     default:
@@ -381,6 +387,9 @@ static void set_flag(struct settings *s, int option)
     case 'Y':
         s->server.trim_memory = true;
         break;
+    case 'e':
+        s->server.reuse_port = true;
+        break;
     default:
         s->server.upgrade.conn.join_replies = false;
     }
@@ -411,7 +420,7 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         set_kind(s, option, name, value);
         return;
     }
-    if (strchr("Lzj", option) != NULL) {
+    if (strchr("LzejY", option) != NULL) {
         set_flag(s, option);
         return;
     }
@@ -437,6 +446,7 @@ static void set_option(struct settings *s, int option, const char *name, char *v
         break;
     case 'h':
         fputs(usage, stdout);
+        fputs(usage_times, stdout);
         exit(EXIT_SUCCESS);
     default: /* getopt_long() has said what is wrong */
         fputs("Try 'echo --help'.\n", stderr);
@@ -453,6 +463,7 @@ static void read_options(struct settings *s, int argc, char **argv)
     s->server.listen = s->listen;
     s->server.arg = s;
     s->server.upgrade.any_origin = true;
+    s->server.upgrade.on_page = health_page;
     int option;
     int index = 0;
     while ((option = getopt_long(argc, argv, "", options, &index)) != -1) {
@@ -555,6 +566,7 @@ int main(int argc, char **argv)
     int signal_number;
     sigwait(&signals, &signal_number);
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second Ctrl-C ends the program at once */
+    health_leave(s.lame_duck);
     tws_server_drain(server, DRAIN_MS);
     tws_server_free(metrics);
     tws_server_free(server);

@@ -8,6 +8,7 @@ static const char usage[] =
     "\n"
     "  --listen HOST:PORT     listen here; may be repeated (default 127.0.0.1:9001)\n"
     "  --unix PATH            listen on a Unix socket; may be repeated\n"
+    "  --reuse-port           share the port with other processes that say so too\n"
     "  --max-message BYTES    largest message that is accepted (default 16777216; 0: any)\n"
     "  --max-connections N    connections at one time (default 10000; 0: any number)\n"
     "  --max-per-address N    connections of one IP address (default 0: any number)\n"
@@ -52,7 +53,10 @@ static const char usage[] =
     "                         wait, or drop messages (drop-newest, drop-oldest)\n"
     "  --metrics HOST:PORT    serve the counters as Prometheus text at /metrics there\n"
     "  --help                 print this and exit\n"
-    "\n"
+    "\n";
+
+/* A compiler need not take more than 4,095 bytes at once. */
+static const char usage_times[] =
     "Times in milliseconds; 0: no limit.\n"
     "  --handshake-timeout MS for the whole opening handshake (default 10000)\n"
     "  --ping MS              ping a peer that has been silent so long (default 30000)\n"
@@ -61,6 +65,9 @@ static const char usage[] =
     "  --write-timeout MS     for one write (default 10000)\n"
     "  --queue-wait MS        with --queue-policy wait (default 5000)\n"
     "  --close-timeout MS     for the closing handshake (default 5000)\n"
+    "  --lame-duck MS         between SIGTERM and the end: GET /healthz is answered with 503\n"
+    "                         instead of 200 for so long, so that proxies send no more (default "
+    "0)\n"
     "\n"
     "SIGTERM and SIGINT (Ctrl-C) close all connections with 1001 and end the program.\n";
 

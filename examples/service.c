@@ -3,12 +3,13 @@
  * through it.
  *
  * What it does is small: who comes as ws://HOST/ROOM?name=NAME is in that room, and what one says all
- * others there hear. /healthz answers "ok".
+ * others there hear. /healthz answers "ok", or 503 once it has been told to end.
  */
 #include <tws/tws.h>
 
 #include <getopt.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 enum { MAX_LIST = 8, NAME_SIZE = 33, DRAIN_MS = 10000, EXIT_USAGE = 2 };
 
 static tws_hub *hub;
+static atomic_bool leaving;
 
 /* ---- Log: lines for the journal, which takes the level from the number in front ---- */
 
@@ -56,7 +58,10 @@ static bool answer_page(const tws_request *r, tws_reply *a, void *arg)
     if (strcmp(tws_request_path(r), "/healthz") != 0) {
         return false; /* 426: this is a WebSocket server */
     }
-    tws_reply_body(a, "text/plain", "ok\n", 3);
+    if (leaving) {
+        tws_reply_status(a, 503); /* a proxy sends no more clients */
+    }
+    tws_reply_body(a, "text/plain", leaving ? "leaving\n" : "ok\n", leaving ? 8 : 3);
     return true;
 }
 
@@ -157,6 +162,7 @@ struct settings {
     const char *metrics;
     tws_tls_certificate certificate;
     tws_threads threads;
+    tws_ms lame_duck;
 };
 
 static const char usage[] =
@@ -170,6 +176,7 @@ static const char usage[] =
     "  --key FILE          the certificate's key (default: in the same file)\n"
     "  --metrics ADDRESS   counters at http://ADDRESS/\n"
     "  --threads KIND      kernel (default) or light\n"
+    "  --lame-duck MS      told to end, answer 503 at /healthz for so long before (default 0)\n"
     "  --help              print this and exit\n"
     "\n"
     "SIGHUP reads the certificate again; SIGTERM and SIGINT close all connections and end it.\n";
@@ -195,6 +202,9 @@ static bool read_option(struct settings *s, int option, const char *value)
     case 't':
         s->threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
         return s->threads == TWS_THREADS_LIGHT || strcmp(value, "kernel") == 0;
+    case 'd':
+        s->lame_duck = atoi(value);
+        return s->lame_duck >= 0 && strspn(value, "0123456789") == strlen(value);
     case 'h':
         fputs(usage, stdout);
         exit(EXIT_SUCCESS);
@@ -205,11 +215,15 @@ static bool read_option(struct settings *s, int option, const char *value)
 
 static void read_options(struct settings *s, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"listen", required_argument, NULL, 'l'},  {"origin", required_argument, NULL, 'o'},
-        {"cert", required_argument, NULL, 'c'},    {"key", required_argument, NULL, 'k'},
-        {"metrics", required_argument, NULL, 'm'}, {"threads", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"listen", required_argument, NULL, 'l'},
+                                            {"origin", required_argument, NULL, 'o'},
+                                            {"cert", required_argument, NULL, 'c'},
+                                            {"key", required_argument, NULL, 'k'},
+                                            {"metrics", required_argument, NULL, 'm'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"lame-duck", required_argument, NULL, 'd'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     bool good = true;
     int option;
     while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -321,6 +335,8 @@ int main(int argc, char **argv)
 
     await_end(&signals, tls);
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
+    leaving = true;
+    tws_sleep(s.lame_duck); /* proxies notice; who comes meanwhile is let in */
     tws_err err = tws_server_drain(server, DRAIN_MS);
     if (err != TWS_OK) {
         log_line(TWS_LOG_WARNING, "some connections had to be cut", NULL);

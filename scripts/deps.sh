@@ -66,6 +66,8 @@ autobahn cmd:openssl openssl
 autobahn cmd:/usr/sbin/haproxy haproxy
 interop py:websockets python3-websockets
 interop cmd:openssl openssl
+interop py:venv python3-venv
+interop py:ensurepip python3-venv
 interop cmd:chromium chromium
 interop cmd:certutil libnss3-tools
 interop cmd:javac default-jdk-headless

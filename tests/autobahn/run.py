@@ -18,6 +18,10 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+
+from installed import InstallError, install_program  # noqa: E402
+
 KOSOKU = "kosoku==0.1.0"
 IMAGE = "crossbario/autobahn-testsuite"
 ALL_CASES = 517
@@ -111,37 +115,14 @@ def docker_command(mode, url, report, args):
             "wstest", "-m", mode, "-s", f"/config/{mode}.json"]
 
 
-def new_enough_python():
-    """kosoku needs Python 3.10; the one that runs this script is tried first."""
-    for name in [sys.executable] + [f"python3.{n}" for n in range(14, 9, -1)] + ["python3"]:
-        path = shutil.which(name)
-        probe = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))"
-        if path and subprocess.run([path, "-c", probe], stderr=subprocess.DEVNULL).returncode == 0:
-            return path
-    raise Fault("neither a Docker engine nor Python 3.10 with venv is here; on Debian: "
-                "apt-get install python3-venv")
-
-
 def kosoku(args):
     """The command that runs it, installed on first use."""
     home = os.path.join(args.out, "venv")
-    program = os.path.join(home, "bin", "kosoku")
-    command = [os.path.join(home, "bin", "python"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "referee.py")]
-    stamp = os.path.join(home, "installed.txt")
-    if os.path.exists(stamp):
-        with open(stamp, encoding="utf-8") as f:
-            if f.read() == KOSOKU and os.access(program, os.X_OK):
-                return command
-    print(f"autobahn: installing {KOSOKU} into {home}", flush=True)
-    shutil.rmtree(home, ignore_errors=True)
-    for step in ([new_enough_python(), "-m", "venv", home],
-                 [os.path.join(home, "bin", "pip"), "install", "--quiet", "--no-cache-dir",
-                  "--disable-pip-version-check", KOSOKU]):
-        if subprocess.run(step).returncode != 0:
-            raise Fault(f"this failed: {' '.join(step)}")
-    with open(stamp, "w", encoding="utf-8") as f:
-        f.write(KOSOKU)
-    return command
+    try:
+        install_program(home, KOSOKU, "kosoku")
+    except InstallError as error:
+        raise Fault(f"neither a Docker engine is here, nor can {KOSOKU} be installed: {error}") from error
+    return [os.path.join(home, "bin", "python"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "referee.py")]
 
 
 def kosoku_command(mode, url, report, args):

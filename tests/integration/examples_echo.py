@@ -37,7 +37,7 @@ class CommandLine(unittest.TestCase):
                        "--max-fragments", "--fragment-rate", "--tls-updates", "--max-handshakes",
                        "--address-rate", "--address-burst", "--trim-memory", "--log",
                        "--handshake-timeout", "--ping", "--ping-timeout", "--idle",
-                       "--write-timeout", "--close-timeout", "--writer", "--queue-bytes",
+                       "--write-timeout", "--close-timeout", "--lame-duck", "--reuse-port", "--writer", "--queue-bytes",
                        "--queue-messages", "--queue-policy", "--queue-wait"):
             self.assertIn(option, output)
 

@@ -23,7 +23,7 @@ class CommandLine(unittest.TestCase):
     def test_help(self):
         status, output, errors = run("service", "--help")
         self.assertEqual((status, errors), (0, ""))
-        for option in ("--listen", "--origin", "--cert", "--key", "--metrics", "--threads", "SIGHUP"):
+        for option in ("--listen", "--origin", "--cert", "--key", "--metrics", "--threads", "--lame-duck", "SIGHUP"):
             self.assertIn(option, output)
 
     def test_bad_options(self):
