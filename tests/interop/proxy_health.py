@@ -4,13 +4,10 @@ nothing; connections that say nothing for long; the server with the fewest."""
 import unittest
 
 from _kit import free_port, wait_for
-from _proxies import Backend, Proxy
+from _proxies import QUICK_CHECKS, Backend, Proxy
 from _rawclient import CLOSE, PING, PONG, TEXT, frame
 
-# Checks ten times as often; the timeouts a thirtieth, of the ping interval as well.
-CHECKS = {"nginx": [("fail_timeout=5s", "fail_timeout=1s")],
-          "haproxy": [("inter 1s fastinter 500ms", "inter 100ms fastinter 50ms")],
-          "envoy": [("      interval: 1s", "      interval: 0.1s\n      no_traffic_interval: 0.1s")]}
+# The timeouts a thirtieth, and so the ping interval.
 IDLE = {"nginx": [("_timeout 90s", "_timeout 3s")], "haproxy": [("tunnel 90s", "tunnel 3s")],
         "envoy": [("stream_idle_timeout: 90s", "stream_idle_timeout: 3s")]}
 PING_MS = "1000"
@@ -38,14 +35,7 @@ class Health(unittest.TestCase):
         if self.NAME == "envoy":
             wait_for("all three", lambda: self.proxy.healthy() == 3)
         elif self.NAME == "haproxy":
-            wait_for("all three", lambda: all(self.reached(server) for server in self.servers))
-
-    def reached(self, server):
-        """Whether a new connection comes to it, which is then closed."""
-        before = server.taken()
-        with self.proxy.connect() as client:
-            client.echo(b"who are you?")
-        return server.taken() > before
+            wait_for("all three", lambda: all(self.proxy.reaches(server) for server in self.servers))
 
     def open(self, count):
         """Connections that work."""
@@ -66,13 +56,13 @@ class Health(unittest.TestCase):
         self.assertEqual(self.counts(), [4, 4, 4])
         self.servers[1].program.kill()
         self.servers[1].start()
-        wait_for("the one that is back", lambda: self.reached(self.servers[1]))
+        wait_for("the one that is back", lambda: self.proxy.reaches(self.servers[1]))
         wait_for("that has gone", lambda: self.servers[1].open() == 0)
         self.open(4)
         self.assertEqual(self.counts(), [4, 4, 4])
 
     def test_a_server_dies_and_comes_back(self):
-        self.start(times=CHECKS[self.NAME])
+        self.start(times=QUICK_CHECKS[self.NAME])
         clients = self.open(6)
         dead = self.servers[0]
         dead.program.kill()
@@ -80,16 +70,16 @@ class Health(unittest.TestCase):
         self.assertEqual(sum(server.open() for server in self.servers[1:]), 4 + 12)
         self.assertEqual(sorted(map(end, clients)), ["alive"] * 4 + ["cut"] * 2)  # those of the dead, and no others
         dead.start()
-        wait_for("clients at the one that is back", lambda: self.reached(dead))
+        wait_for("clients at the one that is back", lambda: self.proxy.reaches(dead))
 
     def test_a_server_leaves(self):
         """It says so first, goes on for a while, and then sends 1001. Nobody is refused meanwhile."""
-        self.start("--lame-duck", LAME_MS, times=CHECKS[self.NAME])
+        self.start("--lame-duck", LAME_MS, times=QUICK_CHECKS[self.NAME])
         clients = self.open(6)
         leaving = self.servers[2]
         leaving.leave()
         if self.NAME != "nginx":  # which does not ask
-            wait_for("it is spared", lambda: not any([self.reached(leaving) for _ in range(9)]))
+            wait_for("it is spared", lambda: not any([self.proxy.reaches(leaving) for _ in range(9)]))
             self.assertIsNone(leaving.program.process.poll())
         while leaving.program.process.poll() is None:
             self.proxy.connect().close()
@@ -101,7 +91,7 @@ class Health(unittest.TestCase):
         """An answer of the proxy's own, at once, and it is over when servers are back."""
         ports = [free_port() for _ in range(3)]
         servers = [Backend(self, port=port) for port in ports]
-        proxy = Proxy(self, self.NAME, ports, times=CHECKS[self.NAME])
+        proxy = Proxy(self, self.NAME, ports, times=QUICK_CHECKS[self.NAME])
         for server in servers:
             server.program.kill()
 
