@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -311,6 +312,49 @@ class Echo(unittest.IsolatedAsyncioTestCase):
         [address] = self.start("--listen", LOCAL)
         status, headers, _ = await asyncio.to_thread(fetch, f"http://{address}/")
         self.assertEqual((status, headers["Upgrade"]), (426, "websocket"))
+
+    async def test_says_first_that_it_leaves(self):
+        """--lame-duck: 503 at /healthz, while it goes on as before; then 1001."""
+        [address] = self.start("--listen", LOCAL, "--lame-duck", "3000")
+
+        def health():
+            return fetch(f"http://{address}/healthz")[::2]
+
+        self.assertEqual(await asyncio.to_thread(health), (200, b"ok\n"))
+        async with connect(address) as early:
+            self.assertEqual(await echoed(early, "x"), "x")
+            self.program.process.send_signal(signal.SIGTERM)
+            while (answer := await asyncio.to_thread(health)) == (200, b"ok\n"):
+                pass
+            self.assertEqual(answer, (503, b"leaving\n"))
+            async with connect(address) as late:
+                self.assertEqual([await echoed(client, "y") for client in (early, late)], ["y", "y"])
+                for client in (early, late):
+                    await asyncio.wait_for(client.wait_closed(), PATIENCE)
+                    self.assertEqual(client.close_code, 1001)
+        self.assertEqual((await asyncio.to_thread(self.program.wait), self.program.errors), (0, []))
+
+    async def test_processes_share_a_port(self):
+        """Each gets some of the connections; when one has ended the other gets all."""
+        [address] = self.start("--listen", LOCAL, "--reuse-port", "--metrics", LOCAL)
+        first = self.program
+        self.assertEqual(self.start("--listen", address, "--reuse-port", "--metrics", LOCAL), [address])
+        pages = [program.line("metrics on ") for program in (first, self.program)]
+
+        async def counts():
+            return [int(re.search(rb"\ntws_connections_upgraded_total (\d+)\n", text).group(1))
+                    for text in [(await asyncio.to_thread(fetch, page))[2] for page in pages]]
+
+        while not all(await counts()):  # which one is chance
+            async with connect(address) as client:
+                self.assertEqual(await echoed(client, "x"), "x")
+        self.assertEqual(await asyncio.to_thread(first.end), 0, first.errors)
+        pages = pages[1:]
+        [before] = await counts()
+        for _ in range(10):
+            async with connect(address) as client:
+                self.assertEqual(await echoed(client, "x"), "x")
+        self.assertEqual(await counts(), [before + 10])
 
     async def test_signals_close_with_1001(self):
         for number in (signal.SIGTERM, signal.SIGINT):

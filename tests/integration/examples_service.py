@@ -93,6 +93,17 @@ class Service(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(fetch(f"http://{self.address}/")[0], 426)
         self.end()
 
+    async def test_says_first_that_it_leaves(self):
+        self.start("--lame-duck", "3000")
+        async with self.connect("/a?name=Ann") as ann:
+            self.program.process.send_signal(signal.SIGTERM)
+            while (answer := await asyncio.to_thread(fetch, f"http://{self.address}/healthz"))[0] == 200:
+                pass
+            self.assertEqual(answer[::2], (503, b"leaving\n"))
+            await asyncio.wait_for(ann.wait_closed(), PATIENCE)
+            self.assertEqual(ann.close_code, 1001)
+        self.assertEqual(await asyncio.to_thread(self.program.wait), 0, self.program.errors)
+
     async def test_certificates_are_read_again(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("pem", "key"):

@@ -21,7 +21,7 @@ FILES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 
 # Health checks ten times as often as they say, for tests of what they find.
 QUICK_CHECKS = {"nginx": [("fail_timeout=5s", "fail_timeout=1s")],
-                "haproxy": [("inter 1s fastinter 500ms", "inter 100ms fastinter 50ms")],
+                "haproxy": [("inter 1s fastinter 500ms", "inter 200ms fastinter 100ms")],
                 "envoy": [("      interval: 1s\n      no_traffic_interval: 1s",
                            "      interval: 0.1s\n      no_traffic_interval: 0.1s")]}
 
