@@ -202,16 +202,16 @@ static bool open_groups(tws_group *groups[KINDS])
 static void report(void)
 {
     printf("counts: messages %llu, bytes %llu, connections %llu, cuts %llu, live_blocks %lld, "
-           "live_bytes %lld\n",
+           "live_bytes %lld, malloc_used %zu\n",
            (unsigned long long)client.messages, (unsigned long long)client.bytes,
            (unsigned long long)client.connections, (unsigned long long)client.cuts,
-           (long long)client.heap.blocks, (long long)client.heap.bytes);
+           (long long)client.heap.blocks, (long long)client.heap.bytes, malloc_settle());
 }
 
 static void wait_for_signal(const sigset_t *signals)
 {
-    const struct timespec minute = {60, 0};
-    while (sigtimedwait(signals, NULL, &minute) < 0) {
+    const struct timespec interval = {REPORT_S, 0};
+    while (sigtimedwait(signals, NULL, &interval) < 0) {
         report();
     }
 }

@@ -6,7 +6,7 @@
 
 #include <tws/tws.h>
 
-enum { BIG_MAX = 10 * 1024 * 1024, PATIENCE_MS = 120000 };
+enum { BIG_MAX = 10 * 1024 * 1024, PATIENCE_MS = 120000, REPORT_S = 5 };
 
 enum deflate_kind { DEFLATE_NONE, DEFLATE_PLAIN, DEFLATE_TAKEOVER, DEFLATE_KINDS };
 

@@ -49,6 +49,14 @@ tws_allocator heap_allocator(struct heap *h)
     return (tws_allocator){counted_alloc, counted_resize, counted_release, h};
 }
 
+size_t malloc_settle(void)
+{
+    struct mallinfo2 all;
+    malloc_trim(0);
+    all = mallinfo2();
+    return all.uordblks + all.hblkhd;
+}
+
 /* ---- Chance ---- */
 
 /* Weyl steps, mixed twice: enough to scatter sizes and places. */

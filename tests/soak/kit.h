@@ -12,6 +12,9 @@ struct heap {
 };
 
 tws_allocator heap_allocator(struct heap *h);
+/* Gives every free page back to the system, so that resident memory is what is in use, and returns what malloc has
+ * given out: the library's, OpenSSL's and the C library's. */
+size_t malloc_settle(void);
 
 /* A generator of numbers that depend on nothing but the seed. */
 struct dice {

@@ -8,13 +8,12 @@
  *   /live                     a page: memory that lives, and all counters
  *
  * usage: soak_server KIND CERTIFICATE KEY [FAULT]. KIND is kernel or light; FAULT makes it misbehave, to see that
- * the soak notices: leak, descriptors, corrupt, lose or exit.
+ * the soak notices: leak, hidden, descriptors, corrupt, lose or exit.
  */
 #include "kit.h"
 
 #include <tws/tws.h>
 
-#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -44,6 +43,9 @@ static bool misbehave(tws_message *m)
     }
     if (has_fault("leak")) {
         void *lost = memory.alloc(200, memory.arg);
+        (void)lost;
+    } else if (has_fault("hidden")) {
+        void *lost = malloc(32 * 1024); /* the library's allocator does not see it */
         (void)lost;
     } else if (has_fault("descriptors")) {
         int lost = dup(STDOUT_FILENO);
@@ -237,10 +239,10 @@ static bool page(const tws_request *r, tws_reply *a, void *arg)
     if (text == NULL) {
         return false;
     }
-    struct mallinfo2 all = mallinfo2(); /* with OpenSSL's and the C library's own */
+    size_t used = malloc_settle();
     int n = snprintf(text, PAGE_SIZE,
                      "live_blocks %lld\nlive_bytes %lld\nmalloc_used %zu\nunfinished_writes %lld\n",
-                     (long long)heap.blocks, (long long)heap.bytes, all.uordblks + all.hblkhd,
+                     (long long)heap.blocks, (long long)heap.bytes, used,
                      (long long)(accepted - completed));
     size_t len = (size_t)n;
     len += tws_server_metrics(server, text + len, PAGE_SIZE - len);

@@ -22,7 +22,8 @@ import urllib.request
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import slope  # noqa: E402
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
 # What a series may rise over the measured time; what the memory of the library (live) may is known best.
 BOUNDS = {
     "rss": slope.Bound(1 * MIB, 0.03),
@@ -40,10 +41,14 @@ WARM_UP_SHARE = 0.15
 START_S = 30.0
 END_S = 150.0  # an actor may be in the middle of a big message on a busy machine
 CALM_S = 30.0
+# What OpenSSL and the C library may hold more after the load than before it: each thread's cache of free blocks.
+OUTSIDE = 256 * KIB
 KINDS = ("kernel", "light")
 # glibc's malloc, kept from showing nothing but itself. By default it raises the size from which memory is mapped by
 # itself up to the largest block freed so far, so that each arena sooner or later keeps the rest of a 10 MiB message;
-# and there are eight arenas per core, each of which reaches its own high water only after hours.
+# and there are eight arenas per core, each of which reaches its own high water only after hours. Free pages between
+# blocks in use would still make resident memory creep up for an hour: both programs give them back (malloc_trim)
+# before they are looked at, so that resident memory is what is in use.
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072:glibc.malloc.arena_max=2"}
 
 
@@ -129,6 +134,14 @@ class Program:
                 "cpu": (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")}
 
 
+class Client(Program):
+    """A client says every 5 s what it has done and holds."""
+
+    def sample(self):
+        found = self.said(r"^counts: .* malloc_used (\d+)$")
+        return {**super().sample(), **({"malloc_used": float(found[-1])} if found else {})}
+
+
 class Server(Program):
     def __init__(self, kind, args, folder):
         super().__init__(f"server-{kind}", [folder / "bin" / "soak_server", kind, folder / "certs" / "server.pem",
@@ -183,7 +196,7 @@ class Soak:
             server.page()  # what the first request needs is there when it is idle, too
             self.idle[server.name] = server.sample()
         for server in self.servers():
-            self.add(Program, server.name.replace("server", "client"),
+            self.add(Client, server.name.replace("server", "client"),
                      [bin_folder / "soak_client", *server.addresses, self.folder / "certs" / "ca.pem",
                       str(self.args.load)], self.folder)
         self.began = time.monotonic()
@@ -250,6 +263,10 @@ class Soak:
             more = {"descriptors": 2, "threads": 2 + counters["tws_handovers_total"]}
             over += [f"{values[name]} {name}, {self.idle[server.name][name]} before"
                      for name, extra in more.items() if values[name] > self.idle[server.name][name] + extra]
+            outside = values["malloc_used"] - values["live_bytes"]
+            before = self.idle[server.name]["malloc_used"] - self.idle[server.name]["live_bytes"]
+            if outside > before + OUTSIDE:
+                over.append(f"{outside / KIB:.0f} KiB outside the library's allocator, {before / KIB:.0f} before")
             if not over:
                 return
             if time.monotonic() > deadline:

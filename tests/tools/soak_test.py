@@ -106,13 +106,20 @@ class Run(unittest.TestCase):
         _, faults, _ = self.soak(10, ("kernel",), "leak", ("live_blocks",), load=400)
         self.assertEqual(faults[-1:], ["server-kernel live_blocks rises"], faults)
 
-    def test_lost_descriptors_fail(self):
+    def not_idle(self, fault):
         calm = soak.CALM_S
         soak.CALM_S = 1.0
         self.addCleanup(setattr, soak, "CALM_S", calm)
-        _, faults, _ = self.soak(4, ("kernel",), "descriptors", load=400)
+        _, faults, _ = self.soak(4, ("kernel",), fault, load=400)
         self.assertEqual(len(faults), 1, faults)
-        self.assertRegex(faults[0], r"server-kernel is not idle .* descriptors")
+        self.assertIn("server-kernel is not idle", faults[0])
+        return faults[0]
+
+    def test_lost_descriptors_fail(self):
+        self.assertIn(" descriptors, ", self.not_idle("descriptors"))
+
+    def test_leak_outside_the_allocator_fails(self):
+        self.assertIn(" KiB outside the library's allocator, ", self.not_idle("hidden"))
 
     def test_wrong_byte_lost_message_and_early_end_fail(self):
         for fault, words in (("corrupt", "not the same|TWS_ERR_UTF8"), ("lose", "not the same|lost"),
