@@ -49,9 +49,15 @@ tws_allocator heap_allocator(struct heap *h)
     return (tws_allocator){counted_alloc, counted_resize, counted_release, h};
 }
 
+/* AddressSanitizer's malloc has no mallinfo2(). */
+extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
 size_t malloc_settle(void)
 {
     struct mallinfo2 all;
+    if (__sanitizer_get_current_allocated_bytes) {
+        return __sanitizer_get_current_allocated_bytes();
+    }
     malloc_trim(0);
     all = mallinfo2();
     return all.uordblks + all.hblkhd;

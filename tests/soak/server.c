@@ -27,6 +27,7 @@ static struct heap heap;
 static tws_allocator memory;
 static tws_hub *hub;
 static const char *fault = "";
+static void *volatile hidden;                /* volatile, or the compiler leaves the fault out */
 static _Atomic uint64_t accepted, completed; /* queued writes, and their callbacks */
 static _Atomic uint64_t echoes;
 
@@ -45,8 +46,7 @@ static bool misbehave(tws_message *m)
         void *lost = memory.alloc(200, memory.arg);
         (void)lost;
     } else if (has_fault("hidden")) {
-        void *lost = malloc(32 * 1024); /* the library's allocator does not see it */
-        (void)lost;
+        hidden = malloc(32 * 1024); /* the library's allocator does not see it */
     } else if (has_fault("descriptors")) {
         int lost = dup(STDOUT_FILENO);
         (void)lost;
