@@ -135,6 +135,8 @@ static void count_ended(struct server_peer *p)
     log_passed(p, &e);
     pthread_mutex_lock(&s->mu);
     tws_conn_stats(p->conn, &stats);
+    /* A thread may have the last ones still in hand; they would wait in the sum for ever. */
+    stats.queue_bytes = stats.queue_messages = 0;
     server_add_stats(&s->totals.ended, &stats);
     if (e.code != TWS_ERR_HANDED_OVER) /* else it lives on */
         s->totals.closed[close_index(e.close_code)]++;
