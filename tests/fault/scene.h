@@ -46,8 +46,8 @@ void notes_clear(void);
 
 /* ---- Threads and time ---- */
 
-/* Every time limit of a scene: long for a machine that is busy. */
-#define SCENE_MS 10000
+/* Every time limit of a scene: long for a machine that is busy, where nothing may go wrong. */
+#define SCENE_MS (fault_is_mild() ? 10000 : 2500)
 
 /* Runs it: on this thread, which takes signals, or on a light one. */
 void on_thread(bool light, void (*fn)(void *arg), void *arg);

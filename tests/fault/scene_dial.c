@@ -93,7 +93,8 @@ static void on_open(tws_conn *c, void *arg)
 {
     (void)arg;
     atomic_fetch_add(&opened, 1);
-    note(tws_write_text(c, "hello"));
+    if (note(tws_write_text(c, "hello"))) /* nothing will come back */
+        note(tws_close_start(c, 1000, NULL));
 }
 
 static void on_message(tws_conn *c, tws_message *m, void *arg)
