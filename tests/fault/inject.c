@@ -111,6 +111,11 @@ bool fault_everywhere(void)
     return plan.mode == FAULT_LEAP;
 }
 
+bool fault_in_openssl(void)
+{
+    return plan.mode == FAULT_MEMORY;
+}
+
 bool fault_is_mild(void)
 {
     return plan.mode == FAULT_NONE || plan.mode == FAULT_STILL || plan.mode == FAULT_INTERRUPT ||

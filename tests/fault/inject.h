@@ -94,6 +94,8 @@ long fault_seen(void);
 bool fault_struck(void);
 /* Whether others are hit as well: an hour has passed for all. */
 bool fault_everywhere(void);
+/* Whether OpenSSL is short of memory too. */
+bool fault_in_openssl(void);
 /* Whether calls must not notice. */
 bool fault_is_mild(void);
 /* The kinds of the calls that were counted, up to so many; how many. */

@@ -256,7 +256,8 @@ void scene_tls(bool light)
             before = notes();
             fault_pause(true);
             on_thread(light, dial, &t);
-            if (notes() != before)
+            /* Without memory SSL_CTX_new() of OpenSSL 3.0 makes contexts that lack algorithms. */
+            if (notes() != before && !fault_in_openssl())
                 die("a new client is not served when the fault is over");
             stand_close(&s);
         }
