@@ -467,6 +467,36 @@ TWS_API tws_err tws_server_drain(tws_server *s, tws_ms ms);
  */
 TWS_API void tws_server_free(tws_server *s);
 
+/**
+ * The shortest server: listens on one address with the defaults, and runs a handler for every
+ * connection, for as long as the process lives.
+ *
+ * For first programs and small tools. What wants to stop, drain or be told of more than a handler's
+ * connection takes tws_server_start().
+ *
+ * @param address as in tws_server_options.listen
+ * @param on_connection the handler
+ * @param arg handed to it
+ * @param error filled when not NULL
+ * @return only when the server could not be started: as tws_server_start().
+ * Threads: any.
+ */
+TWS_API tws_err tws_serve(const char *address, tws_connection_fn on_connection, void *arg,
+                          tws_error *error);
+
+/**
+ * As tws_serve(), with events (event.h) in place of a handler.
+ *
+ * @param address as in tws_server_options.listen
+ * @param events the handlers; NULL: none, so that pings are answered and messages dropped
+ * @param arg handed to them
+ * @param error filled when not NULL
+ * @return as tws_serve().
+ * Threads: any.
+ */
+TWS_API tws_err tws_serve_events(const char *address, const struct tws_events *events, void *arg,
+                                 tws_error *error);
+
 /* Return false to stop. Must not call tws_server_drain() or tws_server_free(). */
 typedef bool (*tws_each_fn)(tws_conn *c, void *arg);
 

@@ -3,7 +3,7 @@
  *
  * The read and write timeouts (conn.h) hold for each call. Beside them: a limit of one call
  * (tws_read_message_within(), tws_write_message_within()), and one moment for all calls of a direction
- * (tws_set_deadline()). Pings and pongs take the write timeout or deadline.
+ * (tws_set_deadline()). Pings and pongs take the write timeout or deadline, or tws_ping_within().
  *
  * tws_wait_any() is for the few places where one thread, and not one for each, has to look at more
  * than one thing: a connection and a pipe, a handful of dialled connections, a terminal beside both.
@@ -60,6 +60,20 @@ TWS_API tws_err tws_read_message_within(tws_conn *c, tws_message *m, tws_ms ms);
  */
 TWS_API tws_err tws_write_message_within(tws_conn *c, tws_opcode opcode, const void *data,
                                          size_t len, tws_ms ms);
+
+/**
+ * Sends a ping, with a time limit of this one call in place of the write timeout.
+ *
+ * @param c the connection
+ * @param data as for tws_ping()
+ * @param len bytes
+ * @param ms how long it may wait behind a frame that is half sent, and for the peer to take it;
+ *        0: no limit; TWS_NOWAIT: as that write timeout
+ * @return as tws_ping().
+ * Threads: any.
+ * RFC: 6455 5.5.2
+ */
+TWS_API tws_err tws_ping_within(tws_conn *c, const void *data, size_t len, tws_ms ms);
 
 /**
  * Sets one moment by which all reads, or all writes, have to be done: a deadline in place of the

@@ -34,6 +34,8 @@ static void close_begin_locked(tws_conn *c, uint16_t code, const char *reason, s
                                    "a write was stuck, so no close frame could be sent"};
 
         c->error.detail = cause.detail;
+        c->error.close_code = TWS_CLOSE_ABNORMAL;
+        c->error.reason_len = 0;
         conn_end_locked(c, &cause);
         return;
     }

@@ -224,13 +224,14 @@ tws_err tws_flush(tws_conn *c)
 
 /* ---- Control frames ---- */
 
-static tws_err write_control(tws_conn *c, enum wire_opcode opcode, const void *data, size_t len)
+static tws_err write_control(tws_conn *c, enum wire_opcode opcode, const void *data, size_t len,
+                             tws_ms ms)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
     struct conn_outgoing o = {.frame = {.opcode = (uint8_t)opcode, .fin = true, .len = len},
                               .iov = &iov,
                               .count = len > 0,
-                              .ms = conn_timeout(c, TWS_TIMEOUT_WRITE)};
+                              .ms = ms};
 
     if (len > WIRE_CONTROL_MAX)
         return TWS_ERR_CONTROL_SIZE;
@@ -239,18 +240,28 @@ static tws_err write_control(tws_conn *c, enum wire_opcode opcode, const void *d
     return conn_write_frame(c, &o, CONN_TURN_CONTROL);
 }
 
-tws_err tws_ping(tws_conn *c, const void *data, size_t len)
+static tws_err ping(tws_conn *c, const void *data, size_t len, tws_ms ms)
 {
-    tws_err err = write_control(c, WIRE_PING, data, len);
+    tws_err err = write_control(c, WIRE_PING, data, len, ms);
 
     if (!err)
         CONN_ADD(c->count.pings_out, 1);
     return err;
 }
 
+tws_err tws_ping(tws_conn *c, const void *data, size_t len)
+{
+    return ping(c, data, len, conn_timeout(c, TWS_TIMEOUT_WRITE));
+}
+
+tws_err tws_ping_within(tws_conn *c, const void *data, size_t len, tws_ms ms)
+{
+    return ms < TWS_NOWAIT ? TWS_ERR_ARGUMENT : ping(c, data, len, ms);
+}
+
 tws_err tws_pong(tws_conn *c, const void *data, size_t len)
 {
-    tws_err err = write_control(c, WIRE_PONG, data, len);
+    tws_err err = write_control(c, WIRE_PONG, data, len, conn_timeout(c, TWS_TIMEOUT_WRITE));
 
     if (!err)
         CONN_ADD(c->count.pongs_out, 1);

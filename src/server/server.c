@@ -56,7 +56,7 @@ static tws_err failed(tws_error *e, tws_err code, int sys_errno, const char *wha
 static const char *check(const tws_server_options *o)
 {
     if (!o->on_connection && !o->events)
-        return "on_connection is missing";
+        return "neither on_connection nor events is set";
     if (o->on_connection && o->events)
         return "on_connection and events together";
     if (!o->listen || o->listen_count == 0)
@@ -169,7 +169,8 @@ static tws_err open_listeners(tws_server *s, const tws_server_options *o, tws_er
             continue;
         }
         r = net_listen(&s->listeners[s->listener_count], address, o->backlog, o->reuse_port);
-        err = r < 0 ? address_failed(e, o->listen[i], NULL, -r)
+        why = r == -EINVAL ? "not HOST:PORT with a number, [IPV6]:PORT, unix:PATH or fd:N" : NULL;
+        err = r < 0 ? address_failed(e, o->listen[i], why, -r)
                     : add_listener(s, address != o->listen[i], e);
     }
     return err;

@@ -181,7 +181,7 @@ static enum upgrade_end ask_upgrade_hook(struct handshake *h)
     if (!o->on_upgrade || o->on_upgrade(h->request, &h->reply, o->hook_arg))
         return UPGRADE_DONE;
     h->status = h->reply.status ? h->reply.status : 403;
-    return ended(h, UPGRADE_HOOK_REFUSED, "the upgrade was refused");
+    return ended(h, UPGRADE_HOOK_REFUSED, "not allowed here");
 }
 
 static enum upgrade_end judge(struct handshake *h)

@@ -56,10 +56,15 @@ static void test_write(void **state)
     support_await_blocked_write(r.conn);
     assert_err(tws_write_message_within(r.conn, TWS_TEXT, "x", 1, 20), TWS_ERR_TIMEOUT);
     assert_err(tws_write_message_within(r.conn, TWS_TEXT, "x", 1, TWS_NOWAIT), TWS_ERR_TIMEOUT);
+    assert_err(tws_ping_within(r.conn, "x", 1, 20), TWS_ERR_TIMEOUT);
+    assert_err(tws_ping_within(r.conn, "x", 1, TWS_NOWAIT), TWS_ERR_TIMEOUT);
     client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, much, MUCH);
     assert_ok(writer_thread_join(&w));
     assert_ok(tws_write_message_within(r.conn, TWS_TEXT, "last", 4, TWS_NO_LIMIT));
     client_expect_text(&r.client, "last"); /* what timed out was not sent */
+    assert_err(tws_ping_within(r.conn, "x", 1, -2), TWS_ERR_ARGUMENT);
+    assert_ok(tws_ping_within(r.conn, "ping", 4, 1000));
+    client_expect(&r.client, CLIENT_FIN | CLIENT_PING, "ping", 4);
     /* Inside a frame it is the end. */
     assert_err(tws_write_message_within(r.conn, TWS_BINARY, much, MUCH, 50), TWS_ERR_STALLED);
     assert_err(tws_write_message(r.conn, TWS_TEXT, "x", 1), TWS_ERR_STALLED);
