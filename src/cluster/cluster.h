@@ -51,7 +51,8 @@ struct cluster_room {
     uint64_t told_members, told_seq;
     bool ask, answer; /* the next beat asks; somebody has asked */
     int64_t beat_at;
-    int64_t spoke; /* when something was last published */
+    uint32_t beats; /* queued */
+    int64_t spoke;  /* when something was last published */
 
     struct cluster_peer *peers;
     uint32_t peer_count;

@@ -38,6 +38,7 @@ static void append_locked(tws_cluster *c, struct cluster_room *r, struct cluster
 {
     o->room = r;
     r->users++;
+    r->beats += o->beat;
     if (c->tail)
         c->tail->next = o;
     else
@@ -224,6 +225,7 @@ static void done_locked(tws_cluster *c, struct cluster_out *o, const struct clus
         c->stats.queue_messages--;
         c->stats.queue_bytes -= out_size(o);
         o->room->users--;
+        o->room->beats -= o->beat;
         base_free(c->opt.allocator, o);
         o = next;
     }

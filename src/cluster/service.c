@@ -9,6 +9,8 @@
 #define FORGET_BEATS 20
 /* Beats that a room without members is known on after something was published to it. */
 #define KEEP_BEATS 3
+/* Of one room at most: a broker that comes and goes would have them pile up. */
+#define BEATS_QUEUED 2
 /* Rooms that are looked at under one hold of the lock. */
 #define SWEEP_STEP 256
 #define SUBSCRIBE_AGAIN_NS BASE_NS_PER_S
@@ -85,6 +87,10 @@ static void beat_locked(tws_cluster *c, struct cluster_room *r, int64_t now)
 {
     if (!c->up) {
         r->beat_at = now + c->beat_ns; /* the moment it is up, all are told */
+        return;
+    }
+    if (r->beats >= BEATS_QUEUED) {
+        r->beat_at = now + c->tick_ns; /* nothing leaves: those would only grow more */
         return;
     }
     cluster_queue_beat_locked(c, r, r->ask ? CLUSTER_ASK : 0);

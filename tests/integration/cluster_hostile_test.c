@@ -183,6 +183,28 @@ static void test_twice_after_a_farewell(void **state)
     net_close(&n);
 }
 
+/* ---- A broker that comes and goes ---- */
+
+static void test_beats_do_not_pile_up(void **state)
+{
+    tws_cluster_options opt;
+    struct net n;
+
+    (void)state;
+    net_options(&opt);
+    opt.hold = 3600000;
+    net_open(&n, 2, 1, &opt);
+    for (unsigned i = 0; i < 20; i++) {
+        bus_down(n.bus, 1);
+        WAIT_FOR(!net_stats(&n, 1).up);
+        bus_up(n.bus, 1);
+        WAIT_FOR(net_stats(&n, 1).up && bus_subscriptions(n.bus, 1) == 1);
+    }
+    support_pause_ms(1000); /* five beats, none of which leaves */
+    assert_in_range(net_stats(&n, 1).queue_messages, 1, 2);
+    net_close(&n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_invented_nodes),
         cmocka_unit_test(test_a_gap_that_publishes_at_the_end),
         cmocka_unit_test(test_a_gap_that_publishes),
+        cmocka_unit_test(test_beats_do_not_pile_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
