@@ -98,7 +98,8 @@ on = $(filter-out 0,$(1))
 ifeq ($(call on,$(STATIC))$(call on,$(SHARED)),)
 $(error STATIC=0 and SHARED=0: nothing is left to build)
 endif
-LIBS := $(if $(call on,$(TLS)),-lssl -lcrypto) $(if $(call on,$(DEFLATE)),-lz) -lpthread
+LIBS := -lssl -lcrypto -lz -lpthread
+LIBS := $(filter-out $(if $(call on,$(TLS)),,-lssl -lcrypto) $(if $(call on,$(DEFLATE)),,-lz),$(LIBS))
 
 # ROOM_CPP is what one group of objects needs besides (set per target, private).
 ALL_CPPFLAGS = -D_GNU_SOURCE $(VARIANT_CPP) -Iinclude -Isrc $(ROOM_CPP) $(CPPFLAGS)
