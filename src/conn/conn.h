@@ -368,11 +368,12 @@ static inline void conn_input_restore(tws_conn *c)
 }
 static inline const uint8_t *conn_view(tws_conn *c)
 {
-    return atomic_load_explicit(&c->msg.view, memory_order_relaxed);
+    return atomic_load_explicit(&c->msg.view, memory_order_acquire);
 }
 static inline void conn_set_view(tws_conn *c, const uint8_t *view)
 {
-    atomic_store_explicit(&c->msg.view, view, memory_order_relaxed);
+    /* Released: who closes writes where the message stood once it sees that nobody looks at it. */
+    atomic_store_explicit(&c->msg.view, view, memory_order_release);
 }
 static inline void conn_set_more(tws_conn *c, bool more)
 {
