@@ -20,7 +20,7 @@ ALLOWED = {
         "the room is NULL only with an error, after which the function leaves before this",
     ("src/server/config.c", "upgrade_config_new", "use-of-uninitialized-value"):
         "without options `parsed` stays NULL in the defaults, and the copy is made only when it is not",
-    ("src/server/upgrade_socket.c", "upgrade", "use-of-uninitialized-value"): UNREAD,
+    ("src/server/upgrade_socket.c", "upgrade_socket", "use-of-uninitialized-value"): UNREAD,
     ("src/server/verdict.c", "tws_upgrade_judge", "use-of-uninitialized-value"): UNREAD,
 }
 

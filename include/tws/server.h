@@ -478,7 +478,7 @@ TWS_API void tws_server_free(tws_server *s);
  * @param on_connection the handler
  * @param arg handed to it
  * @param error filled when not NULL
- * @return only when the server could not be started: as tws_server_start().
+ * @return as tws_server_start(), and only when that has failed.
  * Threads: any.
  */
 TWS_API tws_err tws_serve(const char *address, tws_connection_fn on_connection, void *arg,

@@ -162,15 +162,15 @@ struct tws_conn {
 
     /* Reader's. */
     _Atomic bool reading;
+    bool pinged;              /* a keepalive ping is out */
+    bool ping_owed;           /* or could not leave behind what is queued */
+    bool drop;                /* the reader is finishing the closing handshake: data is dropped */
     _Atomic uintptr_t reader; /* task_self() of the thread in a read call; kept after it */
     struct conn_input in;
     struct conn_incoming msg;
     _Atomic int64_t last_rx; /* coarse */
     int64_t last_data;       /* coarse: last byte of a data message */
-    bool pinged;             /* a keepalive ping is out */
-    bool ping_owed;          /* or could not leave behind what is queued */
     int64_t ping_mark;       /* what the peer had taken then, see conn_queue_progress() */
-    bool drop;               /* the reader is finishing the closing handshake: data is dropped */
     uint32_t control_count;
     uint32_t fragment_count;
     int64_t control_since;
@@ -191,17 +191,21 @@ struct tws_conn {
     bool pong_wanted;
     bool peer_closed; /* the peer's close frame has come */
     bool finishing;   /* somebody is doing the closing handshake */
-    _Atomic bool
-        rest_readable; /* ended by a failed write: what came before may still be read, and a
-                                 * close frame in it tells more than that write */
-    uint8_t pong_len;
-    uint8_t pong_data[WIRE_CONTROL_MAX];
-    _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
     /* See handover.c. */
     _Atomic bool lend_wanted; /* written under mu: somebody wants to hand the connection over */
     bool lent;                /* the reader waits, inside its call, until that is over */
     bool handing;             /* it is in the hands of another process, maybe */
-    struct task_queue turns;  /* threads that want the writer's role */
+    /* Ended by a failed write: what came before may still be read, and a close frame in it tells more
+     * than that write. */
+    _Atomic bool rest_readable;
+    _Atomic bool pinging; /* a hint for the reader: pings is not empty */
+    bool pumping;         /* the reader only handles control frames, see ping.c */
+    bool out_lent;        /* writer's: `out` is conn_out_lend()'s */
+    uint8_t pong_len;
+    uint8_t pong_data[WIRE_CONTROL_MAX];
+    uint16_t controls;              /* threads that wait to send a ping or pong */
+    _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
+    struct task_queue turns;        /* threads that want the writer's role */
     struct task_queue events; /* threads that wait for the reader to leave or for the end; also
                                        for the end of `handled` */
     struct conn_error error;
@@ -215,7 +219,6 @@ struct tws_conn {
     /* Writer's: bytes that must leave before anything else. */
     uint8_t *out;
     uint32_t out_begin;
-    bool out_lent;            /* `out` is conn_out_lend()'s */
     _Atomic uint32_t out_len; /* a hint for others */
     struct hold_slot *hold;
     struct conn_keys *keys; /* behind the connection in its block; NULL: none (servers) */
@@ -230,9 +233,6 @@ struct tws_conn {
     struct conn_ping *pings;    /* mu: sent and waited for, in the order of sending */
     struct conn_watch *watches; /* mu: threads that wait for more than this connection */
     struct conn_stream *bytes;  /* reader's, owned; NULL: no terminator, see stream.c */
-    _Atomic bool pinging;       /* mu; a hint for the reader: pings is not empty */
-    uint16_t controls;          /* mu: threads that wait to send a ping or pong */
-    bool pumping;               /* mu: the reader only handles control frames, see ping.c */
 
     const tws_request *request; /* owned; released by request_free */
     void (*request_free)(struct tws_conn *c);

@@ -236,7 +236,8 @@ static int run_race(struct race *r)
         result = look_at_all(r);
         if (result != -EINPROGRESS)
             return result;
-        if (base_clock_ns() >= c->deadline) /* also of a socket that is ready, but never connected */
+        if (base_clock_ns() >=
+            c->deadline) /* also of a socket that is ready, but never connected */
             return -ETIMEDOUT;
         if (r->running < running)
             next = 0; /* a failure: no reason to wait */

@@ -13,13 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool light(void)
-{
-    const char *kind = getenv("TWS_TEST_THREADS");
-
-    return kind && strcmp(kind, "light") == 0;
-}
-
 static void start(struct support_server *s, bool handoff)
 {
     tws_server_options opt;
@@ -463,12 +456,12 @@ static void test_other_thread_reads(void **state)
     reader_start(&rd, r.conn);
     reader_await(&rd);
     call.conn = r.conn;
-    if (!light()) {
+    if (!support_light()) {
         assert_err(tws_handoff_send(side[0].out, r.conn, NULL, 0, 50, &e), TWS_ERR_TIMEOUT);
         assert_err(ending(r.conn), TWS_OK);
     }
     support_thread(&call.thread, send_main, &call);
-    while (!call.done && !light()) {
+    while (!call.done && !support_light()) {
         client_send_text(&r.client, "x");
         support_pause_ms(1);
     }

@@ -78,14 +78,14 @@ void support_assert_census(struct support_census before)
 
 /* ---- Servers ---- */
 
-static void choose_threads(tws_server_options *opt)
+bool support_light(void)
 {
     const char *kind = getenv("TWS_TEST_THREADS");
+    bool light = kind && strcmp(kind, "light") == 0;
 
-    if (kind && strcmp(kind, "light") == 0)
-        opt->threads = TWS_THREADS_LIGHT;
-    else if (kind && strcmp(kind, "kernel") != 0)
+    if (kind && !light && strcmp(kind, "kernel") != 0)
         fail_msg("TWS_TEST_THREADS=%s: there is no such kind of thread", kind);
+    return light;
 }
 
 void support_server_options(tws_server_options *opt, tws_connection_fn fn, void *arg)
@@ -93,7 +93,8 @@ void support_server_options(tws_server_options *opt, tws_connection_fn fn, void 
     static const char *const any_port[] = {"127.0.0.1:0"};
 
     tws_server_options_init(opt);
-    choose_threads(opt);
+    if (support_light())
+        opt->threads = TWS_THREADS_LIGHT;
     if (support_tls_wanted())
         opt->tls = support_tls_server();
     opt->listen = any_port;

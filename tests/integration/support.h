@@ -68,6 +68,8 @@ void support_assert_census(struct support_census before);
  * integration tests is made here, so that all of them run with both kinds.
  */
 void support_server_options(tws_server_options *opt, tws_connection_fn fn, void *arg);
+/* Whether that is the light kind. */
+bool support_light(void);
 
 /* An abstract Unix socket's address that no other program that runs has. Valid until the next call. */
 const char *support_unix_address(const char *name);

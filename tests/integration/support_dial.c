@@ -331,13 +331,12 @@ static void dial(void *arg)
 
 tws_group *dialing_group(void)
 {
-    const char *kind = getenv("TWS_TEST_THREADS");
     tws_group_options o;
     tws_group *g;
 
     tws_group_options_init(&o);
     o.carriers = 2;
-    if (kind && strcmp(kind, "light") == 0)
+    if (support_light())
         o.threads = TWS_THREADS_LIGHT;
     assert_ok(tws_group_new(&g, &o));
     return g;
