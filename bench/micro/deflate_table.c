@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "conn/zstream.h"
+#include "conn/zstream_z.h"
 
 #define MESSAGES 512
 #define RUNS 3

@@ -85,7 +85,9 @@ static void make_place_locked(tws_cluster *c, struct cluster_room *r)
 {
     struct cluster_peer *least = r->peers;
 
-    for (struct cluster_peer *p = r->peers; p; p = p->next)
+    if (!least)
+        return;
+    for (struct cluster_peer *p = least->next; p; p = p->next)
         if (p->silent == least->silent ? p->heard < least->heard : p->silent)
             least = p;
     if (!least->silent) {
