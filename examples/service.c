@@ -183,6 +183,8 @@ static const char usage[] =
 
 static bool read_option(struct settings *s, int option, const char *value)
 {
+    char *end;
+
     switch (option) {
     case 'l':
         s->listen[s->listen_count++ % MAX_LIST] = value;
@@ -203,8 +205,8 @@ static bool read_option(struct settings *s, int option, const char *value)
         s->threads = strcmp(value, "light") == 0 ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL;
         return s->threads == TWS_THREADS_LIGHT || strcmp(value, "kernel") == 0;
     case 'd':
-        s->lame_duck = atoi(value);
-        return s->lame_duck >= 0 && strspn(value, "0123456789") == strlen(value);
+        s->lame_duck = (tws_ms)strtol(value, &end, 10);
+        return end != value && *end == 0 && s->lame_duck >= 0;
     case 'h':
         fputs(usage, stdout);
         exit(EXIT_SUCCESS);
