@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "conn/zstream.h"
+#include "conn/zstream_z.h"
 
 #include <stdio.h>
 #include <stdlib.h>
