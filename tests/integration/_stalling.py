@@ -27,8 +27,8 @@ class Watch(threading.Thread):
         self.cut = {}
         self.stopping = False
 
-    def add(self, client):
-        self.begins[client.socket.fileno()] = time.monotonic()
+    def add(self, client, begin):
+        self.begins[client.socket.fileno()] = begin
         self.poll.register(client.socket, select.EPOLLRDHUP | select.EPOLLONESHOT)
 
     def run(self):
@@ -118,13 +118,14 @@ class StallingCase(ServerCase):
         """say: bytes, or a function that says something through a client."""
         clients = []
         for _ in range(self.CROWD):
+            begin = time.monotonic()  # the server cannot have begun earlier
             client = connect()
             self.addClassCleanup(client.close)
             if callable(say):
                 say(client)
             elif say:
                 client.send(say)
-            self.watch.add(client)
+            self.watch.add(client, begin)
             clients.append(client)
         return clients
 
