@@ -113,7 +113,7 @@ TWS_API tws_err tws_handoff_send(tws_handoff *h, tws_conn *c, const void *data, 
  *         TWS_ERR_REFUSED: a connection was refused, because the server is full, draining, does not
  *         compress as it needs or has no thread or descriptor left, and stays with the other side; the call may be
  *         repeated; TWS_ERR_PROTOCOL: what came is not a connection in the form of this library
- *         version, h is of no more use; TWS_ERR_SYSTEM; TWS_ERR_ARGUMENT.
+ *         version, h is of no more use; TWS_ERR_MEMORY, the same; TWS_ERR_SYSTEM; TWS_ERR_ARGUMENT.
  * Threads: any, also several with one h.
  */
 TWS_API tws_err tws_handoff_serve(tws_handoff *h, tws_server *s, tws_ms ms, tws_error *error);

@@ -17,10 +17,16 @@
 tws_err tls_fault_set(struct tls_fault *f, tws_err code, bool queue, const char *format, ...)
 {
     va_list args;
+    unsigned long at;
     int n;
 
-    f->code = code;
     f->tls = queue ? ERR_peek_last_error() : 0;
+    while (queue && (at = ERR_get_error()) != 0) /* what OpenSSL says last may be its consequence */
+        if (ERR_GET_REASON(at) == ERR_R_MALLOC_FAILURE) {
+            code = TWS_ERR_MEMORY;
+            f->tls = at;
+        }
+    f->code = code;
     va_start(args, format);
     n = vsnprintf(f->text, sizeof f->text, format, args);
     va_end(args);

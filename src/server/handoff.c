@@ -310,6 +310,8 @@ static tws_err take(struct incoming *in, struct taker *t, tws_error *error)
         if (in->answer)
             tws_blocking(answer_main, in);
         break_off(in->h);
+        if (in->answer == TWS_ERR_MEMORY)
+            return fail(error, TWS_ERR_MEMORY, 0, "no room for what came", NULL);
         return fail(error, TWS_ERR_PROTOCOL, 0, "what came is no connection",
                     in->fault ? in->fault : "too many descriptors");
     }
