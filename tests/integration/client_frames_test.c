@@ -163,6 +163,7 @@ struct streamer {
     tws_conn *conn;
     const uint8_t *data;
     tws_err err;
+    _Atomic bool ponged; /* a pong has come; half-way the stream waits for that */
 };
 
 #define STREAMED (1 << 20)
@@ -176,6 +177,8 @@ static void *stream(void *arg)
     for (size_t at = 0; at < STREAMED && !s->err; at += 4096) {
         s->err = tws_writer_write(w, s->data + at, 4096);
         if (at % 65536 == 0)
+            support_pause_ms(1);
+        while (at == STREAMED / 2 && !atomic_load(&s->ponged))
             support_pause_ms(1);
     }
     if (!s->err)
@@ -209,6 +212,7 @@ static void test_pongs_between_fragments(void **state)
             assert_int_equal(f->len, 3);
             assert_memory_equal(f->data, "xyz", 3);
             pongs++;
+            atomic_store(&streamer.ponged, true);
             continue;
         }
         assert_int_equal(f->first & 15, got == 0 ? CLIENT_BINARY : CLIENT_CONT);
