@@ -298,14 +298,14 @@ static void test_not_idle_inside_a_message(void **state)
     enum { LEN = 100 };
     uint8_t data[LEN], wire[LEN + CLIENT_HEAD_MAX];
     tws_server_options opt;
-    struct sender s = {.piece = 1, .pause_ms = 10};
+    struct sender s = {.piece = 1, .pause_ms = 30};
     struct reader rd;
     struct rig r;
 
     (void)state;
     support_fill(data, LEN, 0);
     rig_options(&opt);
-    opt.upgrade.conn.idle_timeout = 500; /* the message takes twice as long */
+    opt.upgrade.conn.idle_timeout = 2000; /* the message takes longer */
     rig_open(&r, &opt);
     reader_start(&rd, r.conn);
     sender_start(&s, r.client.fd, wire, client_frame(wire, CLIENT_FIN | CLIENT_TEXT, data, LEN));
