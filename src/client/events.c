@@ -1,9 +1,10 @@
 /* Dials whose connection is run by events, on a thread of its own. */
 #include "client/dial.h"
+
+#include "base/fault.h"
 #include "event/event.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,15 +21,6 @@ struct dial_job {
     tws_conn *conn;       /* dialled; NULL: to be dialled by the thread */
     struct task_park end; /* of what the caller waits for */
 };
-
-static tws_err fail(tws_error *e, tws_err code, const char *what)
-{
-    memset(e, 0, sizeof *e);
-    e->code = code;
-    e->cause = TWS_CAUSE_LOCAL;
-    snprintf(e->text, sizeof e->text, "%s: %s", tws_err_text(code), what);
-    return code;
-}
 
 /* ---- The thread ---- */
 
@@ -65,7 +57,8 @@ static tws_err run_in_group(struct dial_job *job)
     if (err) {
         if (job->o.fd >= 0)
             close(job->o.fd);
-        return fail(job->error, err, "no thread of the group to dial on");
+        return base_fault(job->error, err, TWS_PHASE_NONE, 0, "no thread of the group to dial on",
+                          NULL);
     }
     task_park(&job->end, TASK_FOREVER);
     return job->error->code;
@@ -85,15 +78,15 @@ static tws_err run_anywhere(struct dial_job *job)
     }
     tws_conn_unref(job->conn);
     job->conn = NULL;
-    return fail(job->error, r == -ENOMEM ? TWS_ERR_MEMORY : TWS_ERR_SYSTEM,
-                "no thread to run the events on");
+    return base_fault(job->error, r == -ENOMEM ? TWS_ERR_MEMORY : TWS_ERR_SYSTEM, TWS_PHASE_NONE, 0,
+                      "no thread to run the events on", NULL);
 }
 
 static tws_err refuse(const tws_dial_options *o, tws_error *e, const char *what)
 {
     if (o->fd >= 0)
         close(o->fd);
-    return fail(e, TWS_ERR_ARGUMENT, what);
+    return base_fault(e, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0, what, NULL);
 }
 
 static tws_err dial(tws_conn **out, struct dial_job *job)
@@ -130,6 +123,7 @@ tws_err tws_dial(tws_conn **out, const char *url, const tws_dial_options *opt,
     if (response)
         *response = NULL;
     if (!dial_options_take(&job.o, opt))
-        return fail(job.error, TWS_ERR_ARGUMENT, "options were not initialised");
+        return base_fault(job.error, TWS_ERR_ARGUMENT, TWS_PHASE_NONE, 0,
+                          "options were not initialised", NULL);
     return dial(out, &job);
 }

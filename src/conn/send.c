@@ -1,6 +1,7 @@
 /* Sending, by the thread that has the writer's role. */
 #include "conn/pieces.h"
 
+#include "base/iov.h"
 #include "wire/mask.h"
 
 #include <errno.h>
@@ -48,20 +49,6 @@ static tws_err wait_for_room(tws_conn *c, enum conn_turn turn, bool begun, struc
     if (r == -ETIMEDOUT)
         return TWS_ERR_TIMEOUT;
     return r < 0 ? conn_io_failed(c, TWS_PHASE_WRITE, r) : TWS_OK;
-}
-
-/* Takes n sent bytes off the front of the pieces. */
-static void advance(struct iovec **iov, int *count, size_t n)
-{
-    while (*count > 0 && n >= (*iov)->iov_len) {
-        n -= (*iov)->iov_len;
-        (*iov)++;
-        (*count)--;
-    }
-    if (n > 0) {
-        (*iov)->iov_base = (uint8_t *)(*iov)->iov_base + n;
-        (*iov)->iov_len -= n;
-    }
 }
 
 /* A write that had to stop: harmless before the first byte, the end of the connection after it. */
@@ -122,7 +109,7 @@ static tws_err send_batch(tws_conn *c, const struct iovec *iov, int count, enum 
         }
         if (n > 0)
             *begun = true;
-        advance(&at, &count, (size_t)n);
+        base_iov_advance(&at, &count, (size_t)n);
     }
     return TWS_OK;
 }

@@ -2,6 +2,7 @@
 #include <tws/handoff.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "conn/deflate.h"
 #include "server/handoff_record.h"
 #include "server/server.h"
@@ -28,19 +29,7 @@ struct tws_handoff {
 
 static tws_err fail(tws_error *e, tws_err code, int error, const char *what, const char *more)
 {
-    char text[64];
-
-    if (!e)
-        return code;
-    memset(e, 0, sizeof *e);
-    e->code = code;
-    e->cause = TWS_CAUSE_LOCAL;
-    e->sys_errno = error;
-    snprintf(e->text, sizeof e->text, "%s: %s%s%s", tws_err_text(code), what, more ? ": " : "",
-             more    ? more
-             : error ? strerror_r(error, text, sizeof text)
-                     : "");
-    return code;
+    return base_fault(e, code, TWS_PHASE_NONE, error, what, more);
 }
 
 static tws_err done(tws_error *e)

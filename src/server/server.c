@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/sized.h"
 #include "base/text.h"
 
@@ -38,19 +39,7 @@ void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 
 static tws_err failed(tws_error *e, tws_err code, int sys_errno, const char *what)
 {
-    char text[64] = "";
-
-    if (!e)
-        return code;
-    memset(e, 0, sizeof *e);
-    e->code = code;
-    e->phase = TWS_PHASE_LISTEN;
-    e->cause = TWS_CAUSE_LOCAL;
-    e->sys_errno = sys_errno;
-    snprintf(e->text, sizeof e->text, "%s%s%s%s%s", tws_err_text(code), what ? ": " : "",
-             what ? what : "", sys_errno ? ": " : "",
-             sys_errno ? strerror_r(sys_errno, text, sizeof text) : "");
-    return code;
+    return base_fault(e, code, TWS_PHASE_LISTEN, sys_errno, what, NULL);
 }
 
 static const char *check(const tws_server_options *o)

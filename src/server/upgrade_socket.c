@@ -1,9 +1,9 @@
 /* Opening handshakes on sockets that somebody else accepted. */
 #include "server/upgrade.h"
 
+#include "base/fault.h"
 #include "base/sized.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,15 +11,7 @@ tws_err upgrade_refuse_input(int fd, tws_err err, const char *what, tws_error *e
 {
     if (fd >= 0)
         close(fd);
-    if (error) {
-        memset(error, 0, sizeof *error);
-        error->code = err;
-        error->phase = TWS_PHASE_HANDSHAKE;
-        error->cause = TWS_CAUSE_LOCAL;
-        snprintf(error->text, sizeof error->text, "%s%s%s", tws_err_text(err), what ? ": " : "",
-                 what ? what : "");
-    }
-    return err;
+    return base_fault(error, err, TWS_PHASE_HANDSHAKE, 0, what, NULL);
 }
 
 void tws_parsed_request_init_sized(tws_parsed_request *r, size_t size)

@@ -1,5 +1,7 @@
 #include "task/pass.h"
 
+#include "base/iov.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -25,6 +27,14 @@ static int wait_for(int sock, short events, int64_t deadline)
     return n > 0 ? 0 : -ETIMEDOUT;
 }
 
+/* After a call that has failed: 0 when it is to be made again, else why not. */
+static int again(int sock, short events, int64_t deadline)
+{
+    if (errno == EINTR)
+        return 0;
+    return errno == EAGAIN ? wait_for(sock, events, deadline) : -errno;
+}
+
 static void attach(struct msghdr *msg, union control *control, int fd)
 {
     struct cmsghdr *c;
@@ -43,39 +53,29 @@ int task_pass_send(int sock, const struct iovec *iov, int count, int fd, int64_t
                    bool *begun)
 {
     struct iovec pieces[PIECES_MAX];
-    struct msghdr msg = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    struct msghdr msg = {.msg_iov = pieces};
     union control control;
 
     *begun = false;
     memcpy(pieces, iov, (size_t)count * sizeof *iov);
     if (fd >= 0)
         attach(&msg, &control, fd);
-    while (msg.msg_iovlen > 0) {
-        ssize_t n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (count > 0) {
+        ssize_t n;
 
-        if (n < 0 && errno == EAGAIN) {
-            int r = wait_for(sock, POLLOUT, deadline);
+        msg.msg_iovlen = (size_t)count;
+        n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            int r = again(sock, POLLOUT, deadline);
 
             if (r < 0)
                 return r;
             continue;
         }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
         *begun = *begun || n > 0;
         if (n > 0)
             msg.msg_controllen = 0;
-        while (msg.msg_iovlen > 0 && (size_t)n >= msg.msg_iov->iov_len) {
-            n -= (ssize_t)msg.msg_iov->iov_len;
-            msg.msg_iov++;
-            msg.msg_iovlen--;
-        }
-        if (n > 0) {
-            msg.msg_iov->iov_base = (char *)msg.msg_iov->iov_base + n;
-            msg.msg_iov->iov_len -= (size_t)n;
-        }
+        base_iov_advance(&msg.msg_iov, &count, (size_t)n);
     }
     return 0;
 }
@@ -128,17 +128,13 @@ ssize_t task_pass_recv(int sock, void *data, size_t len, int *fd, int64_t deadli
                              .msg_controllen = sizeof control.bytes};
         ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-        if (n < 0 && errno == EAGAIN) {
-            int r = wait_for(sock, POLLIN, deadline);
+        if (n < 0) {
+            int r = again(sock, POLLIN, deadline);
 
             if (r < 0)
                 return r;
             continue;
         }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
         if (is_lost(&msg, fd))
             lost = true;
         else if (!detach(&msg, fd))
