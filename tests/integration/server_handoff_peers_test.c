@@ -13,23 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void start(struct support_server *s, bool handoff)
-{
-    tws_server_options opt;
-
-    support_server_options(&opt, support_echo, NULL);
-    opt.upgrade.conn.handoff = handoff;
-    support_server_start(s, &opt);
-}
-
-static tws_err ending(tws_conn *c)
-{
-    tws_error e;
-
-    tws_conn_error(c, &e);
-    return e.code;
-}
-
 /* ---- Under traffic ---- */
 
 /* Two servers, and a way from each to the other. */
@@ -59,7 +42,7 @@ static void sides_start(struct side side[2])
         assert_ok(tws_handoff_new(&side[i].in, fd[0]));
         assert_ok(tws_handoff_new(&side[!i].out, fd[1]));
         side[i].taken = 0;
-        start(&side[i].s, true);
+        support_handoff_server(&side[i].s, support_echo, true);
         support_thread(&side[i].thread, side_main, &side[i]);
     }
 }
@@ -265,7 +248,7 @@ static void test_lying_sender(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     for (int i = 0; i < 20; i++)
         many[i] = pair[0];
-    start(&s, false);
+    support_handoff_server(&s, support_echo, false);
     check_record(NULL, good, len, pair, 1, TWS_OK);
     check_record(&s, good, len, pair, 1, TWS_OK);
 
@@ -458,7 +441,7 @@ static void test_other_thread_reads(void **state)
     call.conn = r.conn;
     if (!support_light()) {
         assert_err(tws_handoff_send(side[0].out, r.conn, NULL, 0, 50, &e), TWS_ERR_TIMEOUT);
-        assert_err(ending(r.conn), TWS_OK);
+        assert_err(support_ending(r.conn), TWS_OK);
     }
     support_thread(&call.thread, send_main, &call);
     while (!call.done && !support_light()) {

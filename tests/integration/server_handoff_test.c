@@ -84,23 +84,6 @@ static void introduce(tws_conn *c, void *arg)
     support_echo(c, NULL);
 }
 
-static void server_start(struct support_server *s, tws_connection_fn fn)
-{
-    tws_server_options opt;
-
-    support_server_options(&opt, fn, NULL);
-    opt.upgrade.conn.handoff = true;
-    support_server_start(s, &opt);
-}
-
-static tws_err ending(tws_conn *c)
-{
-    tws_error e;
-
-    tws_conn_error(c, &e);
-    return e.code;
-}
-
 /* ---- One connection ---- */
 
 static void test_goes_on(void **state)
@@ -118,7 +101,7 @@ static void test_goes_on(void **state)
     tws_error e;
 
     (void)state;
-    server_start(&b, introduce);
+    support_handoff_server(&b, introduce, true);
     taker_start(&t, b.server);
     rig_options(&opt);
     opt.upgrade.subprotocols = protocols, opt.upgrade.subprotocol_count = 1;
@@ -134,7 +117,7 @@ static void test_goes_on(void **state)
     assert_ok(tws_handoff_send(t.other, r.conn, "a\0b", 3, 5000, &e));
     assert_int_equal(e.code, TWS_OK);
 
-    assert_err(ending(r.conn), TWS_ERR_HANDED_OVER);
+    assert_err(support_ending(r.conn), TWS_ERR_HANDED_OVER);
     tws_conn_error(r.conn, &e);
     assert_int_equal(e.cause, TWS_CAUSE_LOCAL);
     assert_int_equal(e.close_code, 0);
@@ -170,7 +153,7 @@ static void test_not_now(void **state)
     tws_error e;
 
     (void)state;
-    server_start(&b, support_echo);
+    support_handoff_server(&b, support_echo, true);
     taker_start(&t, b.server);
     rig_open(&r, NULL);
     assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_READ, 20));
@@ -217,7 +200,7 @@ static void test_queue(void **state)
 
     (void)state;
     support_fill(data, LEN, 1);
-    server_start(&b, support_echo);
+    support_handoff_server(&b, support_echo, true);
     taker_start(&t, b.server);
     rig_options(&opt);
     opt.upgrade.conn.queue.max_bytes = 64 << 20;
@@ -225,7 +208,7 @@ static void test_queue(void **state)
     for (int i = 0; i < 16; i++)
         assert_ok(tws_write_async(r.conn, TWS_TEXT, data, LEN, NULL, NULL));
     assert_err(tws_handoff_send(t.other, r.conn, NULL, 0, 50, &e), TWS_ERR_TIMEOUT);
-    assert_err(ending(r.conn), TWS_OK);
+    assert_err(support_ending(r.conn), TWS_OK);
     for (int i = 0; i < 16; i++) {
         assert_true(client_next(&r.client, &f));
         assert_int_equal(f.len, LEN);
@@ -373,7 +356,7 @@ static void test_client_role(void **state)
     tws_error e;
 
     (void)state;
-    server_start(&s, support_echo);
+    support_handoff_server(&s, support_echo, true);
     snprintf(url, sizeof url, "ws://%s/", s.address);
     assert_ok(tws_dial(&c, url, NULL, NULL, &e));
     way(&a, &r.h);

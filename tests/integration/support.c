@@ -122,6 +122,23 @@ void support_server_start(struct support_server *s, const tws_server_options *op
                     sizeof s->address - 1);
 }
 
+void support_handoff_server(struct support_server *s, tws_connection_fn fn, bool handoff)
+{
+    tws_server_options opt;
+
+    support_server_options(&opt, fn, NULL);
+    opt.upgrade.conn.handoff = handoff;
+    support_server_start(s, &opt);
+}
+
+tws_err support_ending(tws_conn *c)
+{
+    tws_error e;
+
+    tws_conn_error(c, &e);
+    return e.code;
+}
+
 void support_echo(tws_conn *c, void *arg)
 {
     tws_message m;

@@ -79,6 +79,10 @@ struct support_server {
     char address[160]; /* of its first listener */
 };
 void support_server_start(struct support_server *s, const tws_server_options *opt);
+/* One whose connections can be handed over while a thread waits to read them, or not. */
+void support_handoff_server(struct support_server *s, tws_connection_fn fn, bool handoff);
+/* How a connection has ended; TWS_OK: it has not. */
+tws_err support_ending(tws_conn *c);
 /* Writes back what it reads, until the end. */
 void support_echo(tws_conn *c, void *arg);
 /* The same as on_message of events. */
