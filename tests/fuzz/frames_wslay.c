@@ -204,8 +204,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&ours, 0, sizeof ours);
     run_ours(&ours, settings & 1, in.at, in.left, settings >> 1);
     ask_other(&other, longer, in.left, settings, cuts);
-    if (ours.sent == 1002 && other.seen.sent == 0) {
-        /* We see from the first bytes of a header what it sees when it is whole. */
+    if ((ours.sent == 1002 || ours.sent == 1009) && other.seen.sent == 0) {
+        /* We see from the first bytes of a header what it sees when it is whole, and from a whole
+         * one that the message is too long, which it sees when there is more. */
         ask_other(&other, longer, in.left + WIRE_FRAME_HEADER_MAX, settings, cuts);
     }
     free(longer);

@@ -93,7 +93,42 @@ static const struct net_stream_ops memory_ops = {
     .close = memory_close,
 };
 
-static const struct task_kind memory_kind = {.name = "memory", .interrupt = memory_interrupt};
+/*
+ * TLS, where a redirect leads to it, works on the socket itself. What it sends goes nowhere: the
+ * descriptor is none.
+ */
+static int memory_socket_await(struct task_socket *s, int64_t deadline, tws_ms period)
+{
+    (void)s;
+    return memory_await(NULL, deadline, period);
+}
+
+static ssize_t memory_socket_recv(struct task_socket *s, void *buf, size_t len)
+{
+    (void)s;
+    return memory_recv(NULL, buf, len);
+}
+
+static int memory_socket_await_send(struct task_socket *s, int64_t deadline)
+{
+    (void)s;
+    return memory_await_send(NULL, deadline);
+}
+
+static void memory_socket_close(struct task_socket *s)
+{
+    (void)s;
+    memory_close(NULL);
+}
+
+static const struct task_kind memory_kind = {
+    .name = "memory",
+    .socket_close = memory_socket_close,
+    .await = memory_socket_await,
+    .recv = memory_socket_recv,
+    .await_send = memory_socket_await_send,
+    .interrupt = memory_interrupt,
+};
 
 void memory_begin(const uint8_t *in, size_t len)
 {
