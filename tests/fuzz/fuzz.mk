@@ -10,7 +10,9 @@ FUZZ_LIB := $(B)/libfuzz.a
 # For each of them; so many at once.
 SECONDS ?= 60
 FUZZ_JOBS ?= 2
-FUZZ_RUN = $(PYTHON) tests/fuzz/run.py --seconds '$(SECONDS)' --jobs '$(FUZZ_JOBS)'
+# What the mutations follow from; 0: others each time.
+FUZZ_SEED ?= 0
+FUZZ_RUN = $(PYTHON) tests/fuzz/run.py --seconds '$(SECONDS)' --jobs '$(FUZZ_JOBS)' --seed '$(FUZZ_SEED)'
 FUZZ_NAMES = $(notdir $(basename $(call chosen,$(FUZZ_SRCS))))
 
 .PHONY: fuzz fuzz-build fuzz-merge fuzz-coverage fuzz-afl

@@ -64,7 +64,7 @@ def verdict(good, name, what, text):
     return good
 
 
-def replay(name, build, _seconds):
+def replay(name, build, _seconds, _seed):
     """Every committed input once."""
     corpus = HERE / "corpus" / name
     inputs = len(list(corpus.iterdir()))
@@ -73,11 +73,11 @@ def replay(name, build, _seconds):
     return verdict(code == 0 and inputs > 0, name, f"{inputs} committed inputs", text)
 
 
-def fuzz(name, build, seconds):
+def fuzz(name, build, seconds, seed):
     found = build / "corpus" / name
     found.mkdir(parents=True, exist_ok=True)
     line = fixed_addresses() + [str(build / "tests" / "fuzz" / name), f"-max_total_time={seconds}",
-                                *limits(name, build), *dictionary(name, "-dict="), str(found),
+                                f"-seed={seed}", *limits(name, build), *dictionary(name, "-dict="), str(found),
                                 str(HERE / "corpus" / name)]
     code, text = run(line, build / f"{name}.log")
     runs = last(r"^stat::number_of_executed_units: (\d+)", text)
@@ -86,7 +86,7 @@ def fuzz(name, build, seconds):
                    f"{last(r' cov: ([0-9]+)', text)} places reached", text)
 
 
-def merge(name, build, _seconds):
+def merge(name, build, _seconds, _seed):
     """The committed corpus becomes what reaches all that is reached by it and by what was found, with few inputs. What
     has a name stays: it has been a fault once."""
     corpus, fresh = HERE / "corpus" / name, build / "merged" / name
@@ -106,7 +106,7 @@ def merge(name, build, _seconds):
     return verdict(code == 0, name, f"{len(files)} inputs, {sum(f.stat().st_size for f in files)} bytes", text)
 
 
-def fuzz_afl(name, build, seconds):
+def fuzz_afl(name, build, seconds, seed):
     out = build / "out" / name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -117,6 +117,7 @@ def fuzz_afl(name, build, seconds):
         env |= {"AFL_CUSTOM_MUTATOR_LIBRARY": str(build / "afl_mutator.so"), "TWS_FUZZ_FRAMES": FORMATS[name]}
     line = fixed_addresses() + ["afl-fuzz", "-i", str(HERE / "corpus" / name), "-o", str(out), "-V", str(seconds),
                                 "-m", "none", "-t", f"{INPUT_SECONDS * 1000}", "-G", str(max_len(name))]
+    line += ["-s", str(seed)] if seed else []
     line += ["-x", str(HERE / f"{name}.dict")] if dictionary(name, "") else []
     code, text = run(line + ["--", str(build / "tests" / "fuzz" / name)], build / f"{name}.log", env)
     stats = out / "default" / "fuzzer_stats"
@@ -133,6 +134,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", maxsplit=1)[0])
     parser.add_argument("--build", required=True, type=pathlib.Path, help="build tree of the fuzzers")
     parser.add_argument("--seconds", default=60, type=int, help="for each of them; 0: only the committed inputs")
+    parser.add_argument("--seed", default=0, type=int, help="what mutations follow from; 0: others each time")
     parser.add_argument("--jobs", default=2, type=int, help="how many at once")
     parser.add_argument("--afl", action="store_true", help="with AFL++")
     parser.add_argument("--merge", action="store_true", help="put what was found into the committed corpora")
@@ -146,7 +148,7 @@ def main():
             steps = [merge] if args.merge else [fuzz_afl]
         results = []
         for step in steps:
-            results += pool.map(lambda name, do=step: do(name, build, args.seconds), args.names)
+            results += pool.map(lambda name, do=step: do(name, build, args.seconds, args.seed), args.names)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed, 0 skipped")
     return 0 if results and all(results) else 1
 
