@@ -45,7 +45,8 @@ typedef struct tws_handoff tws_handoff;
  *
  * @param out set to it; NULL on failure
  * @param fd a connected Unix stream socket
- * @return TWS_OK; TWS_ERR_ARGUMENT when it is not one; TWS_ERR_MEMORY.
+ * @return TWS_OK; TWS_ERR_ARGUMENT when it is not one; TWS_ERR_SYSTEM when the system does not tell;
+ *         TWS_ERR_MEMORY.
  * Threads: any.
  * Ownership: fd is the library's, but for failures. End it with tws_handoff_free().
  */
@@ -111,9 +112,10 @@ TWS_API tws_err tws_handoff_send(tws_handoff *h, tws_conn *c, const void *data, 
  * @param error filled on failure when not NULL
  * @return TWS_OK; TWS_ERR_TIMEOUT when none came; TWS_ERR_EOF when the other side has closed its end;
  *         TWS_ERR_REFUSED: a connection was refused, because the server is full, draining, does not
- *         compress as it needs or has no thread or descriptor left, and stays with the other side; the call may be
- *         repeated; TWS_ERR_PROTOCOL: what came is not a connection in the form of this library
- *         version, h is of no more use; TWS_ERR_MEMORY, the same; TWS_ERR_SYSTEM; TWS_ERR_ARGUMENT.
+ *         compress as it needs or has no thread or descriptor left, or because its peer has just
+ *         reset it, and stays with the other side; the call may be repeated; TWS_ERR_PROTOCOL: what
+ *         came is not a connection in the form of this library version, h is of no more use;
+ *         TWS_ERR_MEMORY, the same; TWS_ERR_SYSTEM; TWS_ERR_ARGUMENT.
  * Threads: any, also several with one h.
  */
 TWS_API tws_err tws_handoff_serve(tws_handoff *h, tws_server *s, tws_ms ms, tws_error *error);

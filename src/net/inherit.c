@@ -134,12 +134,18 @@ void net_listener_own(struct net_listener *l, bool own)
     l->provisional = !own;
 }
 
-int net_connected_family(int fd)
+int net_connected(int fd, union net_peer *peer)
 {
-    struct sockaddr_storage addr;
+    struct sockaddr_storage addr = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof addr;
+    int type = option(fd, SO_TYPE);
 
-    if (option(fd, SO_TYPE) != SOCK_STREAM || getpeername(fd, (struct sockaddr *)&addr, &len) < 0)
-        return -1;
+    if (type == -EBADF || (type >= 0 && type != SOCK_STREAM))
+        return -ENOTSOCK;
+    if (type < 0)
+        return type;
+    if (getpeername(fd, (struct sockaddr *)&addr, &len) < 0)
+        return -errno;
+    net_peer_save(peer, (struct sockaddr *)&addr);
     return option(fd, SO_DOMAIN);
 }

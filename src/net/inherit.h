@@ -2,6 +2,7 @@
 #ifndef NET_INHERIT_H
 #define NET_INHERIT_H
 
+#include "net/address.h"
 #include "net/listen.h"
 
 /*
@@ -16,7 +17,10 @@ int net_listen_inherited(struct net_listener *l, int fd, const char **why);
 /* An inherited socket is the listener's from now on, or is given back. */
 void net_listener_own(struct net_listener *l, bool own);
 
-/* The family of a stream socket that is connected; -1 for anything else. */
-int net_connected_family(int fd);
+/*
+ * The family of a stream socket that is connected, and with whom. -ENOTSOCK: it is no stream socket;
+ * -ENOTCONN: it is connected no more (the peer has reset it), or never was; or what the system said.
+ */
+int net_connected(int fd, union net_peer *peer);
 
 #endif

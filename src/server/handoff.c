@@ -41,11 +41,16 @@ static tws_err done(tws_error *e)
 
 tws_err tws_handoff_new(tws_handoff **out, int fd)
 {
+    union net_peer peer;
     tws_handoff *h;
+    int family;
 
     *out = NULL;
-    if (net_connected_family(fd) != AF_UNIX)
+    family = net_connected(fd, &peer);
+    if (family >= 0 ? family != AF_UNIX : family == -ENOTSOCK || family == -ENOTCONN)
         return TWS_ERR_ARGUMENT;
+    if (family < 0)
+        return TWS_ERR_SYSTEM;
     h = base_calloc(NULL, sizeof *h);
     if (!h)
         return TWS_ERR_MEMORY;
@@ -216,11 +221,12 @@ struct incoming {
     int fd; /* -1: taken over */
     uint8_t *body;
     struct record record;
-    ssize_t result;    /* of the receiving: above 0 when there is a record */
-    bool lost;         /* this process has no room for the descriptor that came with it */
-    const char *fault; /* it is not one */
-    tws_err answer;    /* to be sent */
-    int answered;      /* 0 or -errno */
+    union net_peer peer; /* with whom the socket is connected, as far as that can be told */
+    ssize_t result;      /* of the receiving: above 0 when there is a record */
+    const char *no;      /* it is one, but cannot be taken here */
+    const char *fault;   /* it is not one */
+    tws_err answer;      /* to be sent */
+    int answered;        /* 0 or -errno */
 };
 
 /* Who takes what comes. prepare: NULL, or why not; decide: whether it is to be kept. */
@@ -228,6 +234,32 @@ struct taker {
     const char *(*prepare)(struct taker *t, struct incoming *in);
     void (*decide)(struct taker *t, bool go);
 };
+
+/* The socket that has come. */
+static void examine(struct incoming *in)
+{
+    int family = net_connected(in->fd, &in->peer);
+
+    if (family == -ENOTSOCK)
+        in->fault = "no stream socket came with it";
+    else if (family == -ENOTCONN)
+        in->no = "its peer has gone";
+    else if (family < 0)
+        in->no = "the system does not tell its peer";
+    else if (family == AF_UNIX)
+        in->peer = in->record.peer; /* whom a proxy may have told of */
+}
+
+/* More of a record that has begun. False: it does not come, by the sender's fault or the system's. */
+static bool receive_more(struct incoming *in, void *data, size_t len, int64_t deadline)
+{
+    bool begun;
+
+    in->result = task_pass_recv(in->h->fd, data, len, NULL, deadline, &begun);
+    if (in->result == 0 || in->result == -EBADMSG || in->result == -ETIMEDOUT)
+        in->fault = "it ended early";
+    return in->result > 0;
+}
 
 static void receive_main(void *incoming)
 {
@@ -238,15 +270,13 @@ static void receive_main(void *incoming)
     int64_t whole;
 
     in->result = task_pass_recv(in->h->fd, head, 1, &in->fd, in->deadline, &begun);
-    in->lost = in->result == -EMFILE;
-    if (in->result <= 0 && !in->lost)
+    if (in->result == -EMFILE)
+        in->no = "this process has no descriptor left";
+    else if (in->result <= 0)
         return;
     whole = task_deadline(RECORD_MS);
-    in->result = task_pass_recv(in->h->fd, head + 1, sizeof head - 1, NULL, whole, &begun);
-    if (in->result <= 0) {
-        in->fault = "it ended early";
+    if (!receive_more(in, head + 1, sizeof head - 1, whole))
         return;
-    }
     len = record_head_read(head);
     if (len < 0) {
         in->answer = len == -EPROTONOSUPPORT ? TWS_ERR_UNSUPPORTED : TWS_ERR_PROTOCOL;
@@ -259,11 +289,10 @@ static void receive_main(void *incoming)
         in->answer = TWS_ERR_MEMORY;
         return;
     }
-    in->result = task_pass_recv(in->h->fd, in->body, (size_t)len, NULL, whole, &begun);
-    in->fault =
-        in->result <= 0 ? "it ended early" : record_read(&in->record, in->body, (size_t)len);
-    if (!in->fault && !in->lost && net_connected_family(in->fd) < 0)
-        in->fault = "no connected socket came with it";
+    if (receive_more(in, in->body, (size_t)len, whole))
+        in->fault = record_read(&in->record, in->body, (size_t)len);
+    if (in->result > 0 && !in->fault && !in->no)
+        examine(in);
     if (in->fault)
         in->answer = TWS_ERR_PROTOCOL;
 }
@@ -304,7 +333,7 @@ static tws_err take(struct incoming *in, struct taker *t, tws_error *error)
         return fail(error, TWS_ERR_PROTOCOL, 0, "what came is no connection",
                     in->fault ? in->fault : "too many descriptors");
     }
-    why = in->lost ? "this process has no descriptor left" : t->prepare(t, in);
+    why = in->no ? in->no : t->prepare(t, in);
     in->answer = why ? TWS_ERR_REFUSED : TWS_OK;
     err = tws_blocking(answer_main, in);
     if (!why)
@@ -384,7 +413,7 @@ static tws_conn *make(struct incoming *in, const struct place *p, const char **w
 {
     const struct record *r = &in->record;
     struct conn_setup setup = {.env = p->env,
-                               .peer = r->peer,
+                               .peer = in->peer,
                                .server = r->server,
                                .options = p->options,
                                .user = p->options->user};
@@ -397,8 +426,6 @@ static tws_conn *make(struct incoming *in, const struct place *p, const char **w
             base_pool_put(&p->env->blocks, block);
         return NULL;
     }
-    if (net_connected_family(in->fd) != AF_UNIX)
-        net_peer_of(&setup.peer, in->fd);
     in->fd = -1;
     if (r->server)
         c = conn_init(block, &setup,
@@ -439,9 +466,7 @@ static const char *prepare_adoption(struct taker *t, struct incoming *in)
     if (!in->record.server)
         return "it is a client's connection";
     f->in = in;
-    f->adoption.address = in->record.peer;
-    if (net_connected_family(in->fd) != AF_UNIX)
-        net_peer_of(&f->adoption.address, in->fd);
+    f->adoption.address = in->peer;
     why = server_adopt(f->server, &f->adoption);
     return why && f->why ? f->why : why;
 }

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,6 +130,17 @@ void support_handoff_server(struct support_server *s, tws_connection_fn fn, bool
     support_server_options(&opt, fn, NULL);
     opt.upgrade.conn.handoff = handoff;
     support_server_start(s, &opt);
+}
+
+tws_handoff *support_handoff_half(int *fd)
+{
+    tws_handoff *h;
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_ok(tws_handoff_new(&h, pair[0]));
+    *fd = pair[1];
+    return h;
 }
 
 tws_err support_ending(tws_conn *c)

@@ -81,6 +81,8 @@ struct support_server {
 void support_server_start(struct support_server *s, const tws_server_options *opt);
 /* One whose connections can be handed over while a thread waits to read them, or not. */
 void support_handoff_server(struct support_server *s, tws_connection_fn fn, bool handoff);
+/* One end of a way; the other end is a plain socket, on which the test speaks itself. */
+tws_handoff *support_handoff_half(int *fd);
 /* How a connection has ended; TWS_OK: it has not. */
 tws_err support_ending(tws_conn *c);
 /* Writes back what it reads, until the end. */
