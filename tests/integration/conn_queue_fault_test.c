@@ -313,6 +313,92 @@ static void test_no_threads_wait(void **state)
     tally_free(&t);
 }
 
+/* ---- Without threads, and without callers ---- */
+
+/* Stops the writer where it needs memory. */
+struct stopper {
+    pthread_t main;
+    _Atomic bool armed, inside, go;
+    _Atomic int told; /* a result; 1: nothing yet */
+};
+
+static void *stopper_alloc(size_t size, void *arg)
+{
+    struct stopper *s = arg;
+
+    if (atomic_load(&s->armed) && !pthread_equal(pthread_self(), s->main)) {
+        atomic_store(&s->inside, true);
+        WAIT_FOR(atomic_load(&s->go));
+    }
+    return malloc(size);
+}
+
+static void *stopper_resize(void *block, size_t size, void *arg)
+{
+    (void)arg;
+    return realloc(block, size);
+}
+
+static void stopper_release(void *block, void *arg)
+{
+    (void)arg;
+    free(block);
+}
+
+static void stopper_told(tws_conn *c, tws_err result, void *arg)
+{
+    struct stopper *s = arg;
+
+    (void)c;
+    atomic_store(&s->told, (int)result);
+}
+
+/* The last reference goes while the writer has the message in hand, and nobody else can be told. */
+static void test_no_threads_let_go(void **state)
+{
+    struct stopper s = {.main = pthread_self(), .told = 1};
+    tws_allocator a = {stopper_alloc, stopper_resize, stopper_release, &s};
+    static const uint8_t zeros[LEN];
+    struct task_runtime *runtime;
+    tws_conn *server, *client;
+    tws_deflate_options deflate;
+    tws_pair_options opt;
+    struct conn_env *env;
+    tws_message m;
+
+    (void)state;
+    tws_deflate_options_init(&deflate);
+    tws_pair_options_init(&opt);
+    opt.allocator = &a;
+    opt.deflate = &deflate;
+    assert_ok(tws_pair(&server, &client, &opt));
+    tws_set_compression(server, TWS_COMPRESS_NEVER);
+    while (queue_stats(server).messages == 0)
+        assert_ok(tws_write_async(server, TWS_BINARY, zeros, LEN, NULL, NULL));
+    tws_set_compression(server, TWS_COMPRESS_ALWAYS);
+    assert_ok(tws_write_async(server, TWS_BINARY, zeros, LEN, stopper_told, &s));
+    atomic_store(&s.armed, true);
+    while (!atomic_load(&s.inside))
+        tws_read_message_within(client, &m, 1);
+
+    env = conn_env_ref(server->env);
+    pthread_mutex_lock(&env->mu);
+    runtime = env->runtime;
+    env->runtime = NULL;
+    env->served = true;
+    pthread_mutex_unlock(&env->mu);
+    tws_conn_unref(server);
+    atomic_store(&s.go, true);
+    WAIT_FOR(atomic_load(&s.told) != 1);
+    assert_err((tws_err)atomic_load(&s.told), TWS_ERR_CLOSED);
+    pthread_mutex_lock(&env->mu);
+    env->runtime = runtime;
+    env->served = false;
+    pthread_mutex_unlock(&env->mu);
+    conn_env_unref(env);
+    tws_conn_unref(client);
+}
+
 /* ---- Modes ---- */
 
 /* One thread from the first queued message to the end. */
@@ -487,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_no_watch),
         cmocka_unit_test(test_no_threads_close),
         cmocka_unit_test(test_no_threads_wait),
+        cmocka_unit_test(test_no_threads_let_go),
         cmocka_unit_test(test_resident),
         cmocka_unit_test(test_none),
         cmocka_unit_test(test_none_published),
