@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -101,6 +102,19 @@ STAND_IN(ssize_t, recv, int fd, void *buf, size_t len, int flags)
     return cut(fd, recv(fd, buf, len, flags), len < fault_wanted_);
 }
 
+/* Descriptors that came with the bytes. */
+static void see_received(struct msghdr *msg)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
+        for (size_t at = CMSG_LEN(0); c->cmsg_type == SCM_RIGHTS && at < c->cmsg_len;
+             at += sizeof(int)) {
+            int fd;
+
+            memcpy(&fd, (unsigned char *)c + at, sizeof fd);
+            fault_fd_received(fd);
+        }
+}
+
 STAND_IN(ssize_t, recvmsg, int fd, struct msghdr *msg, int flags)
 {
     size_t len = msg->msg_iovlen ? msg->msg_iov[0].iov_len : 0, all = len, count = msg->msg_iovlen;
@@ -113,6 +127,8 @@ STAND_IN(ssize_t, recvmsg, int fd, struct msghdr *msg, int flags)
         msg->msg_iov[0].iov_len = len;
     }
     n = cut(fd, recvmsg(fd, msg, flags), len < all);
+    if (n >= 0 && msg->msg_controllen > 0)
+        see_received(msg);
     if (all) {
         msg->msg_iov[0].iov_len = all;
         msg->msg_iovlen = count;
@@ -338,10 +354,22 @@ STAND_IN(int, getsockname, int fd, struct sockaddr *addr, socklen_t *len)
     return getsockname(fd, addr, len);
 }
 
+/* A reset by the peer disconnects; a Unix socket stays connected whatever the other side does. */
+static bool can_be_reset(int fd)
+{
+    int domain = AF_UNIX;
+    socklen_t len = sizeof domain;
+
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    return domain != AF_UNIX && !fault_was_received(fd);
+}
+
 STAND_IN(int, getpeername, int fd, struct sockaddr *addr, socklen_t *len)
 {
     int error = fault_strike(CALL_getpeername, fd);
 
+    if (error == ENOTCONN && !can_be_reset(fd))
+        error = ENOBUFS;
     if (error) {
         break_socket(fd, error);
         errno = error;

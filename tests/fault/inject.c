@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static bool verbose; /* with stacks */
 static _Atomic bool paused = true, struck;
 static _Atomic long seen, live, live_openssl;
 static unsigned char trace[MOST_TRACE];
-static _Atomic bool spared[MOST_FDS], counts[MOST_FDS];
+static _Atomic bool spared[MOST_FDS], counts[MOST_FDS], received[MOST_FDS];
 static _Atomic unsigned turns[CALL_COUNT];
 
 /* ---- Plans ---- */
@@ -58,9 +59,12 @@ unsigned fault_call_errors(int call)
     return n;
 }
 
+static void clock_go_on(bool still);
+
 void fault_arm(const struct fault_plan *p)
 {
     atomic_store(&paused, true);
+    clock_go_on(false);
     plan = p ? *p : (struct fault_plan){.mode = FAULT_NONE};
     for (int i = 0; i < MOST_FDS; i++)
         atomic_store(&spared[i], false);
@@ -73,6 +77,8 @@ void fault_arm(const struct fault_plan *p)
 
 void fault_pause(bool on)
 {
+    if (!on)
+        clock_go_on(true);
     atomic_store(&paused, on);
 }
 
@@ -94,6 +100,19 @@ void fault_fd_new(int fd, bool counting)
         return;
     atomic_store(&spared[fd], false);
     atomic_store(&counts[fd], counting);
+    atomic_store(&received[fd], false);
+}
+
+void fault_fd_received(int fd)
+{
+    fault_fd_new(fd, false);
+    if (fd >= 0 && fd < MOST_FDS)
+        atomic_store(&received[fd], true);
+}
+
+bool fault_was_received(int fd)
+{
+    return fd >= 0 && fd < MOST_FDS && atomic_load(&received[fd]);
 }
 
 long fault_seen(void)
@@ -119,7 +138,7 @@ bool fault_in_openssl(void)
 bool fault_is_mild(void)
 {
     return plan.mode == FAULT_NONE || plan.mode == FAULT_STILL || plan.mode == FAULT_INTERRUPT ||
-           plan.mode == FAULT_SIGNALS;
+           plan.mode == FAULT_SIGNALS || plan.position == FAULT_NEVER;
 }
 
 long fault_trace(unsigned char *kinds, long most)
@@ -198,9 +217,23 @@ static bool excused(enum fault_call call, int fd)
     return atomic_load(&spared[fd]) || (atomic_load(&counts[fd]) && call != CALL_close);
 }
 
+/* What a connection that has been taken over does with its socket; what fails before refuses it. */
+static bool in_use(enum fault_call call)
+{
+    static const enum fault_call uses[] = {CALL_recv,       CALL_sendmsg, CALL_sendfile, CALL_ppoll,
+                                           CALL_setsockopt, CALL_ioctl,   CALL_shutdown};
+
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        if (uses[i] == call)
+            return true;
+    return false;
+}
+
 int fault_strike(enum fault_call call, int fd)
 {
     if (excused(call, fd))
+        return 0;
+    if (fault_was_received(fd) && in_use(call) && plan.mode != FAULT_INTERRUPT)
         return 0;
     switch (plan.mode) {
     case FAULT_CALL:
@@ -228,8 +261,13 @@ int fault_strike_transfer(enum fault_call call, int fd, size_t *len)
 
 /* ---- Time ---- */
 
-static struct timespec frozen;
-static _Atomic bool leapt, still;
+/* It goes on for the whole process, and never back: of two threads that look, one may be late. */
+static struct {
+    pthread_mutex_t lock;
+    struct timespec shown, frozen;
+    time_t ahead;
+    bool still;
+} clock_now = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t nanoseconds(const struct timespec *ts)
 {
@@ -244,22 +282,37 @@ static struct timespec system_now(void)
     return ts;
 }
 
+static void clock_look_locked(struct timespec *now)
+{
+    now->tv_sec += clock_now.ahead;
+    if (clock_now.still && !atomic_load(&paused))
+        *now = clock_now.frozen;
+    else if (nanoseconds(now) < nanoseconds(&clock_now.shown))
+        *now = clock_now.shown;
+}
+
+static void clock_strike_locked(const struct timespec *now)
+{
+    if (plan.mode == FAULT_LEAP) {
+        clock_now.ahead += 3600;
+        return;
+    }
+    clock_now.frozen = *now;
+    clock_look_locked(&clock_now.frozen);
+    clock_now.still = true;
+}
+
 /* In: the system's time. */
 void fault_clock(struct timespec *now)
 {
-    static _Atomic int freezing;
-
-    if (!atomic_load(&paused) && plan.mode == FAULT_LEAP && due())
-        atomic_store(&leapt, true);
-    if (!atomic_load(&paused) && plan.mode == FAULT_STILL && due() &&
-        !atomic_exchange(&freezing, 1)) {
-        frozen = *now;
-        atomic_store(&still, true);
-    }
-    if (atomic_load(&leapt))
-        now->tv_sec += 3600;
-    else if (atomic_load(&still) && !atomic_load(&paused))
-        *now = frozen;
+    if (plan.mode != FAULT_LEAP && plan.mode != FAULT_STILL)
+        return;
+    pthread_mutex_lock(&clock_now.lock);
+    if (!atomic_load(&paused) && due())
+        clock_strike_locked(now);
+    clock_look_locked(now);
+    clock_now.shown = *now;
+    pthread_mutex_unlock(&clock_now.lock);
 }
 
 void fault_clock_to_system(struct timespec *limit)
@@ -267,15 +320,23 @@ void fault_clock_to_system(struct timespec *limit)
     struct timespec now = system_now(), shown = now;
     int64_t at;
 
-    if (atomic_load(&leapt))
-        shown.tv_sec += 3600;
-    else if (atomic_load(&still) && !atomic_load(&paused))
-        shown = frozen;
+    pthread_mutex_lock(&clock_now.lock);
+    clock_look_locked(&shown);
+    pthread_mutex_unlock(&clock_now.lock);
     at = nanoseconds(limit) - nanoseconds(&shown) + nanoseconds(&now);
     if (at < 0)
         at = 0;
     limit->tv_sec = at / 1000000000;
     limit->tv_nsec = at % 1000000000;
+}
+
+/* A clock that stands still stands where it was seen last. */
+static void clock_go_on(bool still)
+{
+    pthread_mutex_lock(&clock_now.lock);
+    clock_now.still = clock_now.still && still;
+    clock_now.frozen = clock_now.shown;
+    pthread_mutex_unlock(&clock_now.lock);
 }
 
 /* ---- Memory ---- */

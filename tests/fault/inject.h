@@ -73,6 +73,9 @@ enum fault_call {
         CALL_COUNT
 };
 
+/* A position that is never reached: for counting. */
+#define FAULT_NEVER (1L << 40)
+
 struct fault_plan {
     enum fault_mode mode;
     long position;    /* from 1 */

@@ -12,6 +12,9 @@ int fault_strike(enum fault_call call, int fd);
 int fault_strike_transfer(enum fault_call call, int fd, size_t *len);
 /* Descriptors come and go; an eventfd never fails: it counts. */
 void fault_fd_new(int fd, bool counts);
+/* It came from another process, whose peer must notice nothing: no use of it fails for good. */
+void fault_fd_received(int fd);
+bool fault_was_received(int fd);
 /* Whether an allocation fails. */
 bool fault_strike_memory(bool hook);
 /* The clock that the library sees, and a point of it as the system's. */

@@ -262,7 +262,7 @@ static void add(struct work *w, struct fault_plan p)
 /* The positions of a session without faults, in a child; false when it failed. */
 static bool count_positions(const struct work *w, struct report *r)
 {
-    struct fault_plan p = {.mode = w->mode->mode, .position = 1L << 40};
+    struct fault_plan p = {.mode = w->mode->mode, .position = FAULT_NEVER};
     int status = 0;
     pid_t pid;
 

@@ -29,7 +29,7 @@ static bool pair_open(tws_conn **server, tws_conn **client, const tws_queue_opti
 /* What a fault has taken away is not waited for for long. */
 static tws_ms patience(void)
 {
-    return fault_struck() ? 1000 : SCENE_MS;
+    return fault_struck() && !fault_is_mild() ? 250 : SCENE_MS;
 }
 
 /* Both ends, from one thread. */
