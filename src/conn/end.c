@@ -142,6 +142,11 @@ tws_err conn_fail(tws_conn *c, const struct conn_cause *cause, uint16_t close_co
 /* What TLS has to say that a plain stream has not. */
 static void tls_cause(const tws_conn *c, struct conn_cause *cause, int error)
 {
+    if (error == -ENOMEM) {
+        cause->code = TWS_ERR_RESOURCE;
+        cause->cause = TWS_CAUSE_LOCAL;
+        return;
+    }
     if (error == -EPROTO || error == -EKEYREJECTED) {
         cause->code = TWS_ERR_TLS;
     } else if (error == -ECONNABORTED) {

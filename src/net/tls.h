@@ -47,8 +47,9 @@ struct net_tls_params {
  * of the socket. *err is filled for all of them.
  *
  * Afterwards net_stream_recv: 0 when the peer has ended TLS properly, -ECONNABORTED when the stream
- * ended without that, -EPROTO when TLS failed. A send takes -EAGAIN, or fewer bytes than offered,
- * as with plain streams; bytes that were not taken must be offered again, first thing.
+ * ended without that, -EPROTO when TLS failed, -ENOMEM when it did for lack of memory. A
+ * send takes -EAGAIN, or fewer bytes than offered, as with plain streams; bytes that were not taken
+ * must be offered again, first thing.
  */
 int net_tls_wrap(struct net_stream *st, const struct net_tls_params *p, int64_t deadline,
                  struct net_tls_error *err);

@@ -16,16 +16,16 @@
 
 tws_err tls_fault_set(struct tls_fault *f, tws_err code, bool queue, const char *format, ...)
 {
+    struct tls_errors errors = tls_errors_take();
     va_list args;
-    unsigned long at;
     int n;
 
-    f->tls = queue ? ERR_peek_last_error() : 0;
-    while (queue && (at = ERR_get_error()) != 0) /* what OpenSSL says last may be its consequence */
-        if (ERR_GET_REASON(at) == ERR_R_MALLOC_FAILURE) {
-            code = TWS_ERR_MEMORY;
-            f->tls = at;
-        }
+    f->tls = queue ? errors.last : 0;
+    /* Whatever else is said may follow from it; nothing is said when there was no memory for that. */
+    if (errors.memory || (queue && !errors.last && code == TWS_ERR_CERTIFICATE)) {
+        code = TWS_ERR_MEMORY;
+        f->tls = errors.memory;
+    }
     f->code = code;
     va_start(args, format);
     n = vsnprintf(f->text, sizeof f->text, format, args);
@@ -36,8 +36,45 @@ tws_err tls_fault_set(struct tls_fault *f, tws_err code, bool queue, const char 
         snprintf(f->text + n, sizeof f->text - (size_t)n, ": %s",
                  reason ? reason : "refused by OpenSSL");
     }
-    ERR_clear_error();
     return code;
+}
+
+/* ---- Certificates that were misread ---- */
+
+static bool readable(X509 *cert)
+{
+    EVP_PKEY *key = X509_get0_pubkey(cert);
+
+    return key && EVP_PKEY_get_security_bits(key) > 0 && X509_check_purpose(cert, -1, 0) == 1 &&
+           X509_get_signature_info(cert, NULL, NULL, NULL, NULL) == 1;
+}
+
+bool tls_misread(X509 *cert)
+{
+    X509 *again;
+    bool misread;
+
+    if (readable(cert))
+        return false;
+    again = X509_dup(cert);
+    misread = !again || readable(again);
+    X509_free(again);
+    return misread;
+}
+
+/* So it is looked at now and not in the first handshake, and a second time, in a fresh copy, before
+ * anything is held to be wrong with it. Takes the reference. NULL: none, or no memory. */
+static X509 *settle(X509 *cert)
+{
+    X509 *again;
+
+    if (!cert || readable(cert))
+        return cert;
+    again = X509_dup(cert);
+    X509_free(cert);
+    if (again && readable(again))
+        ERR_clear_error();
+    return again;
 }
 
 /* ---- Where PEM comes from ---- */
@@ -63,8 +100,8 @@ static BIO *source_open(const struct source *s, struct tls_fault *f)
         char text[64];
         int saved = errno;
 
-        tls_fault_set(f, TWS_ERR_CERTIFICATE, false, "%s: %s", s->file,
-                      strerror_r(saved, text, sizeof text));
+        tls_fault_set(f, saved == ENOMEM ? TWS_ERR_MEMORY : TWS_ERR_CERTIFICATE, false, "%s: %s",
+                      s->file, strerror_r(saved, text, sizeof text));
         f->sys_errno = saved;
     } else if (!in) {
         tls_fault_set(f, TWS_ERR_MEMORY, false, "%s: out of memory", s->name);
@@ -92,12 +129,12 @@ static struct source key_source(const tws_tls_certificate *c)
                            .name = c->key_pem ? "the key in memory" : c->key_file};
 }
 
-/* Nothing more of that kind was in the input, and nothing was broken. */
+/* Nothing more of that kind was in the input, and nothing was broken. OpenSSL says so by an error. */
 static bool at_end(void)
 {
     unsigned long e = ERR_peek_last_error();
-    bool end =
-        e == 0 || (ERR_GET_LIB(e) == ERR_LIB_PEM && ERR_GET_REASON(e) == PEM_R_NO_START_LINE);
+    bool end = ERR_GET_LIB(e) == ERR_LIB_PEM && ERR_GET_REASON(e) == PEM_R_NO_START_LINE &&
+               ERR_GET_REASON(ERR_peek_error()) != ERR_R_MALLOC_FAILURE;
 
     if (end)
         ERR_clear_error();
@@ -128,7 +165,7 @@ static int give_password(char *buf, int size, int writing, void *arg)
 static tws_err read_chain(SSL_CTX *ctx, BIO *in, const char *name, struct tls_fault *f)
 {
     struct password none = {.text = NULL};
-    X509 *cert = PEM_read_bio_X509_AUX(in, NULL, give_password, &none);
+    X509 *cert = settle(PEM_read_bio_X509_AUX(in, NULL, give_password, &none));
     int ok;
 
     if (!cert && at_end())
@@ -142,7 +179,7 @@ static tws_err read_chain(SSL_CTX *ctx, BIO *in, const char *name, struct tls_fa
     if (ok != 1)
         return tls_fault_set(f, TWS_ERR_CERTIFICATE, true, "%s: the certificate cannot be used",
                              name);
-    while ((cert = PEM_read_bio_X509(in, NULL, give_password, &none))) {
+    while ((cert = settle(PEM_read_bio_X509(in, NULL, give_password, &none)))) {
         if (SSL_CTX_add0_chain_cert(ctx, cert) != 1) {
             X509_free(cert);
             return tls_fault_set(f, TWS_ERR_CERTIFICATE, true,
@@ -227,7 +264,7 @@ static tws_err read_authorities(SSL_CTX *ctx, const struct source *s, bool name_
 
     if (!in)
         return f->code;
-    while (ok && (cert = PEM_read_bio_X509(in, NULL, give_password, &none))) {
+    while (ok && (cert = settle(PEM_read_bio_X509(in, NULL, give_password, &none)))) {
         ok = X509_STORE_add_cert(store, cert) == 1;
         if (ok && name_them)
             ok = SSL_CTX_add_client_CA(ctx, cert) == 1;

@@ -53,7 +53,15 @@ struct tls_fault {
     char text[200];
 };
 
-/* Sets *f and returns its code. The reason is that of OpenSSL's error queue when `queue` is set. */
+/* This thread's queue of errors, which is then empty; 0: none. */
+struct tls_errors {
+    unsigned long first, last;
+    unsigned long memory; /* the first that tells of a lack of memory: others may follow from it */
+};
+struct tls_errors tls_errors_take(void);
+
+/* Sets *f and returns its code, or TWS_ERR_MEMORY when OpenSSL's error queue tells of that. The reason
+ * is that of the queue when `queue` is set. */
 tws_err tls_fault_set(struct tls_fault *f, tws_err code, bool queue, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -64,6 +72,11 @@ tws_err tls_load_certificate(SSL_CTX *ctx, const tws_tls_certificate *c, struct 
 /* Authorities into a context, also as those a server names to its clients when `name_them`. */
 tws_err tls_load_authorities(SSL_CTX *ctx, const struct tls_settings *s, bool name_them,
                              struct tls_fault *f);
+/*
+ * OpenSSL remembers for good what it has found in a certificate, and what it could not look at for lack
+ * of memory it takes for invalid, weak or unknown, and says nothing else. Whether a fresh copy is better.
+ */
+bool tls_misread(X509 *cert);
 enum tls_fit { TLS_FIT_NONE, TLS_FIT_WILDCARD, TLS_FIT_EXACT };
 /* How well a certificate's names fit a name in lower case. */
 enum tls_fit tls_certificate_fit(X509 *cert, const char *name);
@@ -119,12 +132,13 @@ SSL_CTX *tls_set_choose(const struct tls_set *set, const char *name);
 /* Has no contexts; for an SSL that exists already. NULL: no memory. */
 struct tws_tls *tls_new_bare(const tws_allocator *a);
 
-/* ---- Callbacks of contexts, in tls_handshake.c; they find their connection by the SSL's BIO ---- */
+/* ---- Callbacks of contexts, in tls_handshake.c and tls_verify.c; they find their connection by the SSL's BIO ---- */
 
 int tls_on_name(SSL *ssl, int *alert, void *arg);
 int tls_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                 const unsigned char *in, unsigned int in_len, void *arg);
 int tls_on_verify(int ok, X509_STORE_CTX *store);
+int tls_on_foreign_verify(int ok, X509_STORE_CTX *store);
 int tls_on_session(SSL *ssl, SSL_SESSION *session);
 
 /* ---- The BIO, in tls_bio.c ---- */

@@ -107,15 +107,44 @@ static void note_foreign_verify_locked(struct net_tls *t)
              X509_verify_cert_error_string(result));
 }
 
+struct tls_errors tls_errors_take(void)
+{
+    struct tls_errors all = {0, 0, 0};
+    unsigned long code;
+
+    while ((code = ERR_get_error()) != 0) {
+        if (!all.first)
+            all.first = code;
+        all.last = code;
+        if (!all.memory && ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE)
+            all.memory = code;
+    }
+    return all;
+}
+
+/* In place of what was noted: a certificate that could not be looked at is none that is wrong. */
+static int no_memory_locked(struct net_tls *t, unsigned long code)
+{
+    if (t->error)
+        memset(t->error, 0, sizeof *t->error);
+    else if (!note_new_locked(t))
+        return -ENOMEM;
+    t->error->code = code;
+    snprintf(t->error->text, sizeof t->error->text, "out of memory");
+    return -ENOMEM;
+}
+
 int tls_failure_locked(struct net_tls *t, int ssl_error)
 {
-    unsigned long code = ERR_peek_error();
+    struct tls_errors errors = tls_errors_take();
+    unsigned long code = errors.first;
     const struct reason *reason = reason_of(code);
     int r = -EPROTO;
 
-    ERR_clear_error();
     if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED)
         note_foreign_verify_locked(t);
+    if (errors.memory || (t->error && t->error->verify == X509_V_ERR_OUT_OF_MEM))
+        return no_memory_locked(t, errors.memory);
     if (t->error && t->error->verify) {
         if (!t->error->code)
             t->error->code = code;

@@ -4,9 +4,7 @@
 #include "base/alloc.h"
 
 #include <openssl/err.h>
-#include <openssl/x509v3.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +77,11 @@ int tls_on_name(SSL *ssl, int *alert, void *arg)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     }
     if (ctx != SSL_get_SSL_CTX(ssl)) {
-        SSL_set_SSL_CTX(ssl, ctx);
+        /* Without memory it goes on with the first one: its certificate, and whom it trusts. */
+        if (SSL_set_SSL_CTX(ssl, ctx) != ctx) {
+            *alert = SSL_AD_INTERNAL_ERROR;
+            return SSL_TLSEXT_ERR_ALERT_FATAL;
+        }
         SSL_set_verify(ssl, SSL_CTX_get_verify_mode(ctx), SSL_CTX_get_verify_callback(ctx));
     }
     return name ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
@@ -103,15 +105,6 @@ int tls_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
     return SSL_TLSEXT_ERR_ALERT_FATAL; /* RFC 7301 3.2 */
 }
 
-int tls_on_verify(int ok, X509_STORE_CTX *store)
-{
-    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-
-    if (!ok && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE)
-        tls_note_verify_locked(tls_of(ssl), store);
-    return ok;
-}
-
 int tls_on_session(SSL *ssl, SSL_SESSION *session)
 {
     struct net_tls *t = tls_of(ssl);
@@ -122,23 +115,6 @@ int tls_on_session(SSL *ssl, SSL_SESSION *session)
 }
 
 /* ---- Beginning ---- */
-
-/* A name, or an address: no SNI then (RFC 6066 3). */
-static bool verify_name(struct net_tls *t)
-{
-    X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
-    unsigned char address[16];
-
-    if (inet_pton(AF_INET, t->name, address) == 1)
-        return X509_VERIFY_PARAM_set1_ip(param, address, 4) == 1;
-    if (inet_pton(AF_INET6, t->name, address) == 1)
-        return X509_VERIFY_PARAM_set1_ip(param, address, 16) == 1;
-    /* RFC 6125: names stand in subjectAltName, and a wildcard is a whole label. */
-    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
-                                               X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-    return X509_VERIFY_PARAM_set1_host(param, t->name, 0) == 1 &&
-           SSL_set_tlsext_host_name(t->ssl, t->name) == 1;
-}
 
 /* Whom a client talks to: what is verified, and what the server is asked for. 0, -ENOMEM, or -EINVAL:
  * nobody, or a name that is none. */
@@ -158,7 +134,9 @@ static int name_peer(struct net_tls *t, const char *host)
     len = strlen(t->name);
     if (len > 1 && t->name[len - 1] == '.')
         t->name[--len] = 0; /* certificates name hosts without the root's dot */
-    return len > 0 && len <= NAME_MAX_LEN && verify_name(t) ? 0 : -EINVAL;
+    if (len == 0 || len > NAME_MAX_LEN)
+        return -EINVAL;
+    return tls_verify_name(t) ? 0 : -ENOMEM;
 }
 
 static void resume(struct net_tls *t)
@@ -188,6 +166,10 @@ static int begin(struct net_tls *t, const struct net_tls_params *p)
         return 0;
     }
     SSL_set_connect_state(t->ssl);
+    if (t->shared->foreign) {
+        t->foreign_verify = SSL_get_verify_callback(t->ssl);
+        SSL_set_verify(t->ssl, SSL_get_verify_mode(t->ssl), tls_on_foreign_verify);
+    }
     r = name_peer(t, p->host);
     if (r == -EINVAL)
         tls_note_locked(t, 0, "there is no valid host name to verify (server_name)");

@@ -57,11 +57,10 @@ void tls_sessions_put(struct tls_sessions *t, const tws_allocator *a, const char
     struct tls_session *slot;
     unsigned char *at = fresh.data;
 
-    if (!fresh.name || !fresh.data) { /* the next handshake is a whole one, then */
-        slot_clear(&fresh, a);
+    if (!fresh.name || !fresh.data || i2d_SSL_SESSION(session, &at) != len) {
+        slot_clear(&fresh, a); /* no memory: the next handshake is a whole one, then */
         return;
     }
-    i2d_SSL_SESSION(session, &at);
     /* Used twice, a ticket of TLS 1.3 would let an observer tie two connections together. */
     fresh.once = SSL_SESSION_get_protocol_version(session) >= TLS1_3_VERSION;
     pthread_mutex_lock(&t->mu);

@@ -13,9 +13,10 @@ struct net_tls {
     task_mutex mu; /* short: nothing waits under it, and no other lock is taken */
     SSL *ssl;      /* mu */
     const tws_allocator *allocator;
-    struct tws_tls *shared;      /* a reference */
-    struct tls_set *set, *other; /* mu; references: what the handshake used, what on_sni chose */
-    char *name;                  /* constant after the handshake: verified, or asked for; NULL */
+    struct tws_tls *shared;       /* a reference */
+    struct tls_set *set, *other;  /* mu; references: what the handshake used, what on_sni chose */
+    char *name;                   /* constant after the handshake: verified, or asked for; NULL */
+    SSL_verify_cb foreign_verify; /* mu: the callback of an application's own context; NULL */
 
     struct task_socket *sock; /* mu: while somebody is inside */
     const uint8_t *in;        /* mu: ciphertext for OpenSSL to take while somebody is inside */
@@ -63,6 +64,11 @@ struct net_tls *tls_of(const SSL *ssl);
 /* Sends what is pending, without waiting. 0 when nothing is left, -EAGAIN, or -errno. */
 int tls_flush_locked(struct net_tls *t);
 
+/* ---- tls_verify.c ---- */
+
+/* Has OpenSSL verify that a server is t->name, and ask it for that. False: no memory. */
+bool tls_verify_name(struct net_tls *t);
+
 /* ---- tls_updates.c ---- */
 
 /* Has what is limited counted from now on. */
@@ -74,8 +80,8 @@ bool tls_updates_too_many_locked(const struct net_tls *t);
 
 /* Remembers the first failure. `code` from OpenSSL's queue, or 0 with a text of ours. */
 void tls_note_locked(struct net_tls *t, unsigned long code, const char *text);
-/* From the error queue; what an SSL call that failed for good means. -EPROTO, -EKEYREJECTED, or the
- * socket's -errno. */
+/* From the error queue; what an SSL call that failed for good means. -EPROTO, -EKEYREJECTED, -ENOMEM,
+ * or the socket's -errno. */
 int tls_failure_locked(struct net_tls *t, int ssl_error);
 /* Why the chain is not accepted, noted for t. */
 void tls_note_verify_locked(struct net_tls *t, X509_STORE_CTX *store);
