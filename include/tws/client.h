@@ -199,8 +199,8 @@ TWS_API void tws_dial_options_init_sized(tws_dial_options *opt, size_t size);
  *         handshake, or chose what was not offered;
  *         TWS_ERR_HANDSHAKE_TIMEOUT: a step, or all of it, took too long; TWS_ERR_EOF: the server
  *         ended the connection before it had answered; TWS_ERR_NETWORK; TWS_ERR_TRUNCATED;
- *         TWS_ERR_CANCELLED; TWS_ERR_MEMORY; TWS_ERR_SYSTEM: no descriptor or thread is left, see
- *         sys_errno; TWS_ERR_UNSUPPORTED: this build cannot do what was asked.
+ *         TWS_ERR_CANCELLED; TWS_ERR_MEMORY; TWS_ERR_SYSTEM: no descriptor, thread or random bytes
+ *         are to be had, see sys_errno; TWS_ERR_UNSUPPORTED: this build cannot do what was asked.
  * Threads: any.
  * Ownership: the caller gives the connection back with tws_conn_unref(), the response with
  *         tws_response_free(). `opt->fd` is the library's from the call on, whatever is returned.

@@ -180,7 +180,8 @@ TWS_API tws_err tws_reader_read(tws_conn *c, void *buf, size_t size, size_t *n);
  * @param len bytes
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_TEXT; TWS_ERR_MESSAGE_SIZE; TWS_ERR_TIMEOUT;
  *         TWS_ERR_STATE when this thread has a tws_writer open on c; TWS_ERR_CLOSED once a close
- *         frame has been sent; any ending of the connection.
+ *         frame has been sent; TWS_ERR_SYSTEM when the system has no random bytes for a client's mask,
+ *         and nothing was sent; any ending of the connection.
  * Threads: any.
  * Ownership: data stays the caller's and is not needed after the call. Bytes shown by
  *         tws_read_message() may be sent as they are.

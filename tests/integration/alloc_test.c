@@ -165,61 +165,27 @@ static bool converse(const char *address)
     return ok;
 }
 
-/* Fails `count` allocations from the n-th on, for every n until none is reached any more. */
-static void fail_everywhere(long count)
+static void prepare_busy(tws_server_options *opt)
 {
     static const char *const protocols[] = {"p"};
-    struct support_census before = support_census();
-    bool reached = true;
-    long n;
 
-    for (n = 0; reached; n++) {
-        struct counter k;
-        tws_allocator a = counter_allocator(&k);
-        tws_server_options opt;
-        char address[64];
-        tws_server *s;
-        tws_error e;
-        tws_err err;
-
-        support_server_options(&opt, busy_handler, NULL);
-        opt.upgrade.allocator = &a;
-        opt.upgrade.on_upgrade = busy_upgrade;
-        opt.upgrade.subprotocols = protocols;
-        opt.upgrade.subprotocol_count = 1;
-        opt.max_per_address = 10;
-        atomic_store(&k.fail_from, n);
-        atomic_store(&k.fail_count, count);
-        err = tws_server_start(&s, &opt, &e);
-        if (err) {
-            assert_int_equal(err, TWS_ERR_MEMORY);
-            assert_int_equal(e.code, TWS_ERR_MEMORY);
-            assert_null(s);
-        } else {
-            tws_server_address(s, 0, address, sizeof address);
-            converse(address);
-            atomic_store(&k.fail_count, 0);
-            assert_true(converse(address)); /* with memory again all is well */
-            reached = atomic_load(&k.calls) > n;
-            tws_server_free(s);
-        }
-        assert_int_equal(atomic_load(&k.live), 0);
-        assert_true(n < 500);
-    }
-    assert_true(n > 20); /* as many places there are at least */
-    support_assert_census(before);
+    support_server_options(opt, busy_handler, NULL);
+    opt->upgrade.on_upgrade = busy_upgrade;
+    opt->upgrade.subprotocols = protocols;
+    opt->upgrade.subprotocol_count = 1;
+    opt->max_per_address = 10;
 }
 
 static void test_one_failure(void **state)
 {
     (void)state;
-    fail_everywhere(1);
+    counter_fail_everywhere(prepare_busy, converse, 1);
 }
 
 static void test_failures_from_there_on(void **state)
 {
     (void)state;
-    fail_everywhere(1000000);
+    counter_fail_everywhere(prepare_busy, converse, 1000000);
 }
 
 /* A take that finds no memory leaves message and connection as they were. */

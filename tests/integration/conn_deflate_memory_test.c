@@ -8,15 +8,12 @@
 
 #include <stdlib.h>
 
-static void options(tws_server_options *opt, tws_deflate_options *d, tws_allocator *a,
-                    struct counter *k, int bits)
+static void compress(tws_server_options *opt, tws_deflate_options *d, int bits)
 {
-    *a = counter_allocator(k);
     tws_deflate_options_init(d);
     d->server_no_context_takeover = d->client_no_context_takeover = bits == 0;
     d->server_max_window_bits = d->client_max_window_bits = bits;
     support_server_options(opt, support_echo, NULL);
-    opt->upgrade.allocator = a;
     opt->upgrade.deflate = d;
 }
 
@@ -59,11 +56,12 @@ static void test_steady_state(void **state)
         tws_deflate_options d;
         tws_server_options opt;
         struct counter k;
-        tws_allocator a;
+        tws_allocator a = counter_allocator(&k);
         struct client c;
         long before;
 
-        options(&opt, &d, &a, &k, bits[i]);
+        compress(&opt, &d, bits[i]);
+        opt.upgrade.allocator = &a;
         support_server_start(&s, &opt);
         assert_int_equal(client_upgrade(&c, client_dial(s.address), DEFLATE_OFFER), 101);
         peer_deflate_init(&p, 6, bits[i] ? bits[i] : 15, bits[i] > 0);
@@ -122,50 +120,24 @@ static bool converse(const char *address)
     return ok;
 }
 
-/* Fails `count` allocations from the n-th on, for every n until none is reached any more. */
-static void fail_everywhere(long count)
+static void prepare_busy(tws_server_options *opt)
 {
-    struct support_census before = support_census();
-    bool reached = true;
-    long n;
+    static tws_deflate_options d;
 
-    for (n = 0; reached; n++) {
-        tws_deflate_options d;
-        tws_server_options opt;
-        struct counter k;
-        tws_allocator a;
-        char address[64];
-        tws_server *s;
-
-        options(&opt, &d, &a, &k, 12);
-        opt.on_connection = busy_handler;
-        atomic_store(&k.fail_from, n);
-        atomic_store(&k.fail_count, count);
-        if (tws_server_start(&s, &opt, NULL) == TWS_OK) {
-            tws_server_address(s, 0, address, sizeof address);
-            converse(address);
-            atomic_store(&k.fail_count, 0);
-            assert_true(converse(address)); /* with memory again all is well */
-            reached = atomic_load(&k.calls) > n;
-            tws_server_free(s);
-        }
-        assert_int_equal(atomic_load(&k.live), 0);
-        assert_true(n < 500);
-    }
-    assert_true(n > 20); /* as many places there are at least */
-    support_assert_census(before);
+    compress(opt, &d, 12);
+    opt->on_connection = busy_handler;
 }
 
 static void test_one_failure(void **state)
 {
     (void)state;
-    fail_everywhere(1);
+    counter_fail_everywhere(prepare_busy, converse, 1);
 }
 
 static void test_failures_from_there_on(void **state)
 {
     (void)state;
-    fail_everywhere(1000000);
+    counter_fail_everywhere(prepare_busy, converse, 1000000);
 }
 
 int main(void)
