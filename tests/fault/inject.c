@@ -31,7 +31,7 @@ static const char *const names[CALL_COUNT] = {
 
 static struct fault_plan plan;
 static bool verbose; /* with stacks */
-static _Atomic bool paused = true, struck;
+static _Atomic bool paused = true, struck, struck_openssl;
 static _Atomic long seen, live, live_openssl;
 static unsigned char trace[MOST_TRACE];
 static _Atomic bool spared[MOST_FDS], counts[MOST_FDS], received[MOST_FDS];
@@ -72,6 +72,7 @@ void fault_arm(const struct fault_plan *p)
         atomic_store(&turns[i], 0);
     atomic_store(&seen, 0);
     atomic_store(&struck, false);
+    atomic_store(&struck_openssl, false);
     atomic_store(&paused, !p);
 }
 
@@ -133,6 +134,11 @@ bool fault_everywhere(void)
 bool fault_in_openssl(void)
 {
     return plan.mode == FAULT_MEMORY;
+}
+
+bool fault_struck_openssl(void)
+{
+    return atomic_load(&struck_openssl);
 }
 
 bool fault_is_mild(void)
@@ -419,9 +425,18 @@ const tws_allocator *fault_allocator(void)
     return plan.mode == FAULT_HOOK ? &a : NULL;
 }
 
+static bool strike_openssl(void)
+{
+    bool yes = fault_strike_memory(false);
+
+    if (yes)
+        atomic_store(&struck_openssl, true);
+    return yes;
+}
+
 static void *openssl_alloc(size_t size, const char *file, int line)
 {
-    void *p = size == 0 || fault_strike_memory(false) ? NULL : malloc(size);
+    void *p = size == 0 || strike_openssl() ? NULL : malloc(size);
 
     (void)file;
     (void)line;
@@ -447,7 +462,7 @@ static void *openssl_resize(void *block, size_t size, const char *file, int line
         openssl_free(block, file, line);
         return NULL;
     }
-    return fault_strike_memory(false) ? NULL : realloc(block, size);
+    return strike_openssl() ? NULL : realloc(block, size);
 }
 
 void fault_init(void)

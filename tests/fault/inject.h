@@ -97,8 +97,9 @@ long fault_seen(void);
 bool fault_struck(void);
 /* Whether others are hit as well: an hour has passed for all. */
 bool fault_everywhere(void);
-/* Whether OpenSSL is short of memory too. */
+/* Whether OpenSSL is short of memory too; whether an allocation of its own has failed. */
 bool fault_in_openssl(void);
+bool fault_struck_openssl(void);
 /* Whether calls must not notice. */
 bool fault_is_mild(void);
 /* The kinds of the calls that were counted, up to so many; how many. */

@@ -3,13 +3,14 @@
  * runs several children, and ends one that hangs, with its stacks printed.
  *
  *     fault [--full] [--most N] [--seed N] [--jobs N] [--scene NAME] [--mode NAME]
- *           [--position N [--variant N]]
+ *           [--position N [--variant N]] [--from N] [--to N]
  */
 #include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -27,7 +28,7 @@ const struct scene scenes[] = {
     {"stream", scene_stream, false},     {"stream-light", scene_stream, true},
     {"handoff", scene_handoff, false},   {"handoff-light", scene_handoff, true},
     {"cluster", scene_cluster, false},   {"tls", scene_tls, false},
-    {"tls-light", scene_tls, true},
+    {"tls-light", scene_tls, true},      {"tls-wrong", scene_tls_wrong, false},
 };
 const size_t scene_count = sizeof scenes / sizeof *scenes;
 
@@ -60,10 +61,10 @@ enum {
 
 static struct {
     const char *scene, *mode;
-    long position, most;
+    long position, most, from, to;
     unsigned variant, seed, jobs;
     bool full;
-} args = {.most = 6, .jobs = 3};
+} args = {.most = 6, .jobs = 3, .from = 1, .to = LONG_MAX};
 
 /* ---- What is to be done ---- */
 
@@ -294,7 +295,7 @@ static void plan_positions(struct work *w, const struct report *r)
     long step = args.full ? 1 : (r->seen + args.most) / args.most;
 
     w->positions = r->seen;
-    for (long n = 1; n <= r->seen + 2; n++) {
+    for (long n = args.from; n <= r->seen + 2 && n <= args.to; n++) {
         unsigned errors = errors_at(w, r, n);
 
         if ((n + (long)args.seed) % step)
@@ -355,6 +356,8 @@ static bool read_args(int argc, char **argv)
                                             {"mode", required_argument, NULL, 'm'},
                                             {"position", required_argument, NULL, 'p'},
                                             {"variant", required_argument, NULL, 'v'},
+                                            {"from", required_argument, NULL, 'a'},
+                                            {"to", required_argument, NULL, 'z'},
                                             {NULL, 0, NULL, 0}};
     int o;
 
@@ -381,13 +384,20 @@ static bool read_args(int argc, char **argv)
         case 'p':
             args.position = atol(optarg);
             break;
+        case 'a':
+            args.from = atol(optarg);
+            break;
+        case 'z':
+            args.to = atol(optarg);
+            break;
         case 'v':
             args.variant = (unsigned)atol(optarg);
             break;
         default:
             return false;
         }
-    return optind == argc && args.most > 0 && args.jobs >= 1 && args.jobs <= MOST_JOBS;
+    return optind == argc && args.most > 0 && args.from > 0 && args.jobs >= 1 &&
+           args.jobs <= MOST_JOBS;
 }
 
 static long run_all(void)

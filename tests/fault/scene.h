@@ -21,6 +21,7 @@ void scene_server(bool light);
 void scene_events(bool light);
 void scene_dial(bool light);
 void scene_tls(bool light);
+void scene_tls_wrong(bool light);
 void scene_deflate(bool light);
 void scene_takeover(bool light);
 void scene_hub(bool light);

@@ -1,15 +1,7 @@
-/* Clients of the library, with a server of it: plain, TLS, compression. */
-#include "scene.h"
-
-#include "support/pki.h"
+/* Clients of the library, with a server of it: plain and with compression. */
+#include "scene_dial.h"
 
 #include <stdio.h>
-
-struct talk {
-    char url[200];
-    struct stand *stand;
-    tws_dial_options opt;
-};
 
 /* ---- A conversation ---- */
 
@@ -70,7 +62,7 @@ out:
         note_error(e.code, &e);
 }
 
-static void dial(void *arg)
+void dial_and_talk(void *arg)
 {
     struct talk *t = arg;
     tws_response *r;
@@ -143,7 +135,7 @@ static void dial_events(void *arg)
 
 /* ---- Scenes ---- */
 
-static void talk_options(struct talk *t, struct stand *s, const char *scheme)
+void talk_options(struct talk *t, struct stand *s, const char *scheme)
 {
     static const char *const protocols[] = {"chat"};
     static const tws_header header = {"X-One", "1"};
@@ -170,7 +162,7 @@ void scene_dial(bool light)
     if (!stand_open(&s, &opt, true))
         die("a server does not start");
     talk_options(&t, &s, "ws");
-    on_thread(light, dial, &t);
+    on_thread(light, dial_and_talk, &t);
     on_thread(light, dial_events, &t);
     stand_close(&s);
 }
@@ -191,7 +183,7 @@ static void deflate(bool light, bool takeover)
         die("a server does not start");
     talk_options(&t, &s, "ws");
     t.opt.deflate = &d;
-    on_thread(light, dial, &t);
+    on_thread(light, dial_and_talk, &t);
     stand_close(&s);
 }
 
@@ -203,65 +195,4 @@ void scene_deflate(bool light)
 void scene_takeover(bool light)
 {
     deflate(light, true);
-}
-
-/* ---- TLS ---- */
-
-static struct pki authority, leaf;
-
-void scene_tls_prepare(void)
-{
-    pki_make(&authority, &(struct pki_spec){.name = "test CA", .ca = true});
-    pki_make(&leaf,
-             &(struct pki_spec){.name = "localhost", .alt = "DNS:localhost", .issuer = &authority});
-}
-
-static bool tls_sides(tws_tls **server, tws_tls **client)
-{
-    tws_tls_certificate cert = {.cert_pem = leaf.cert,
-                                .cert_pem_len = strlen(leaf.cert),
-                                .key_pem = leaf.key,
-                                .key_pem_len = strlen(leaf.key)};
-    tws_tls_server_options so;
-    tws_tls_client_options co;
-    tws_error e;
-
-    tws_tls_server_options_init(&so);
-    so.certificates = &cert;
-    so.certificate_count = 1;
-    so.allocator = fault_allocator();
-    tws_tls_client_options_init(&co);
-    co.ca_pem = authority.cert;
-    co.ca_pem_len = strlen(authority.cert);
-    co.allocator = fault_allocator();
-    return !note_error(tws_tls_server_new(server, &so, &e), &e) &&
-           !note_error(tws_tls_client_new(client, &co, &e), &e);
-}
-
-void scene_tls(bool light)
-{
-    tws_tls *server = NULL, *client = NULL;
-    tws_server_options opt;
-    unsigned before;
-    struct stand s;
-    struct talk t;
-
-    if (tls_sides(&server, &client)) {
-        stand_options(&opt, light);
-        opt.tls = server;
-        if (stand_open(&s, &opt, false)) {
-            talk_options(&t, &s, "wss");
-            t.opt.tls = client;
-            on_thread(light, dial, &t);
-            before = notes();
-            fault_pause(true);
-            on_thread(light, dial, &t);
-            /* Without memory SSL_CTX_new() of OpenSSL 3.0 makes contexts that lack algorithms. */
-            if (notes() != before && !fault_in_openssl())
-                die("a new client is not served when the fault is over");
-            stand_close(&s);
-        }
-    }
-    tws_tls_unref(server);
-    tws_tls_unref(client);
 }
