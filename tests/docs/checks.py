@@ -145,6 +145,9 @@ def make_command(words):
         name = word.partition("=")[0]
         if "=" in word and not re.search(r"\$[({]" + name + r"[)},]", make_database()):
             yield f"{shlex.join(words)}: no makefile uses {name}"
+        elif "=" in word and re.search(rf"^{name} :=", make_database(), flags=re.M):
+            # Whoever leaves it out gets what the makefiles have in it for themselves.
+            yield f"{shlex.join(words)}: the makefiles set {name} themselves"
         elif "=" not in word and not PLACEHOLDER.search(word) and \
                 not re.search(rf"^{re.escape(word)}:", make_database(), flags=re.M):
             yield f"{shlex.join(words)}: there is no target {word}"

@@ -304,7 +304,8 @@ class Checkers(unittest.TestCase):
                    "src/gone/a.c", "gone.c")
 
     def test_targets_and_variables_of_make(self):
-        self.finds(checks.commands, "```sh\nmake -j2 test\nmake gone\nmake test GONE=1\n```\n", "-j2", "gone", "GONE")
+        self.finds(checks.commands, "```sh\nmake -j2 test\nmake gone\nmake test GONE=1\n"
+                   "make soak LIBS=1\n```\n", "-j2", "gone", "GONE", "LIBS")
 
     def test_arguments_of_bench(self):
         self.finds(checks.commands, '    make bench PEERS="gws" WORKLOADS=W1\n    make bench PEERS=gone\n'
