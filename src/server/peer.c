@@ -109,6 +109,13 @@ void server_add_stats(tws_stats *sum, const tws_stats *one)
     sum->writers_started += one->writers_started;
 }
 
+void server_add_ended(tws_stats *sum, tws_stats one)
+{
+    /* A thread may have the last ones still in hand; they would wait in the sum for ever. */
+    one.queue_bytes = one.queue_messages = 0;
+    server_add_stats(sum, &one);
+}
+
 static void log_passed(struct server_peer *p, const tws_error *e)
 {
     char address[64];
@@ -135,9 +142,7 @@ static void count_ended(struct server_peer *p)
     log_passed(p, &e);
     pthread_mutex_lock(&s->mu);
     tws_conn_stats(p->conn, &stats);
-    /* A thread may have the last ones still in hand; they would wait in the sum for ever. */
-    stats.queue_bytes = stats.queue_messages = 0;
-    server_add_stats(&s->totals.ended, &stats);
+    server_add_ended(&s->totals.ended, stats);
     if (e.code != TWS_ERR_HANDED_OVER) /* else it lives on */
         s->totals.closed[close_index(e.close_code)]++;
     s->totals.passed[passed]++;

@@ -119,6 +119,8 @@ void server_peer_run(struct server_peer *p);
 void server_forget_socket(tws_server *s, const union net_peer *address);
 /* Adds a connection's counters to a sum of them. */
 void server_add_stats(tws_stats *sum, const tws_stats *one);
+/* The same of one that has ended: what waits now waits no longer. */
+void server_add_ended(tws_stats *sum, tws_stats one);
 /* Closes or cuts every peer; mu is held. */
 void server_peers_close_locked(tws_server *s, tws_ms close_timeout);
 void server_peers_cut_locked(tws_server *s);
