@@ -145,8 +145,9 @@ def make_command(words):
         name = word.partition("=")[0]
         if "=" in word and not re.search(r"\$[({]" + name + r"[)},]", make_database()):
             yield f"{shlex.join(words)}: no makefile uses {name}"
-        elif "=" in word and re.search(rf"^{name} :=", make_database(), flags=re.M):
-            # Whoever leaves it out gets what the makefiles have in it for themselves.
+        elif "=" in word and re.search(rf"^{name} :=", make_database(), flags=re.M) and \
+                re.search(r"\$\(if \$\(" + name + r"\)", make_database()):
+            # Whoever leaves it out would get what the makefiles have in it for themselves.
             yield f"{shlex.join(words)}: the makefiles set {name} themselves"
         elif "=" not in word and not PLACEHOLDER.search(word) and \
                 not re.search(rf"^{re.escape(word)}:", make_database(), flags=re.M):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "docs"), str(ROOT / "tests" / "integration")]
@@ -304,8 +305,12 @@ class Checkers(unittest.TestCase):
                    "src/gone/a.c", "gone.c")
 
     def test_targets_and_variables_of_make(self):
-        self.finds(checks.commands, "```sh\nmake -j2 test\nmake gone\nmake test GONE=1\n"
-                   "make soak LIBS=1\n```\n", "-j2", "gone", "GONE", "LIBS")
+        self.finds(checks.commands, "```sh\nmake -j2 test\nmake gone\nmake test GONE=1\n```\n", "-j2", "gone", "GONE")
+
+    def test_option_that_the_makefiles_set_themselves(self):
+        database = "HARD := 1\nEASY = 1\nrun:\n\tprogram $(if $(HARD),-h) $(if $(EASY),-e)\n"
+        with unittest.mock.patch.object(checks, "make_database", lambda: database):
+            self.finds(checks.commands, "```sh\nmake run EASY=1\nmake run HARD=1\n```\n", "HARD")
 
     def test_arguments_of_bench(self):
         self.finds(checks.commands, '    make bench PEERS="gws" WORKLOADS=W1\n    make bench PEERS=gone\n'
