@@ -328,7 +328,9 @@ typedef struct tws_reconnect_options {
      * After the n-th attempt in a row that failed, or whose connection did not last for
      * stable_after, it waits a random time between 0 and min(max_delay, min_delay * 2^(n - 1)): full
      * jitter, so that many clients do not come back at once. After one that lasted, n begins anew
-     * and the wait is at most min_delay.
+     * and the wait is at most min_delay. Where the server refuses and says for how many seconds it
+     * wants to be left alone (Retry-After, RFC 9110 10.2.3; a date does not count), that time comes
+     * before the random one, but not more than max_delay of it.
      */
     tws_ms min_delay;      /* default 500; 1 at least */
     tws_ms max_delay;      /* default 30,000; 0: it goes on doubling */

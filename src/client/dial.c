@@ -67,10 +67,28 @@ static tws_err follow(struct dial *d)
 
 /* ---- One hop ---- */
 
+/* RFC 9110 10.2.3. A date is not looked at: the clocks may differ. */
+static uint32_t read_retry_after(const struct dial *d)
+{
+    const struct http_field *f = http_find(&d->answer.head, d->answer.buf, "Retry-After", NULL);
+    struct wire_text text = f ? http_text(d->answer.buf, f->value) : wire_text_of("");
+    uint64_t seconds = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return 0;
+        seconds = seconds * 10 + (uint64_t)(text.at[i] - '0');
+        if (seconds > UINT32_MAX)
+            seconds = UINT32_MAX;
+    }
+    return (uint32_t)seconds;
+}
+
 static tws_err refused(struct dial *d)
 {
     int status = d->answer.head.status;
 
+    d->retry_after = read_retry_after(d);
     d->error->http_status = status;
     return dial_fail(d, TWS_ERR_REFUSED, TWS_PHASE_HANDSHAKE, 0, "the server answered %d %s",
                      status, http_status_text(status));
@@ -121,7 +139,7 @@ static tws_err name_cancel(struct dial *d, tws_err err)
 }
 
 tws_err dial_run(tws_conn **out, const char *url, const tws_dial_options *opt,
-                 tws_response **response, tws_error *error)
+                 tws_response **response, tws_error *error, uint32_t *retry_after)
 {
     struct dial d;
     tws_err err;
@@ -150,6 +168,8 @@ tws_err dial_run(tws_conn **out, const char *url, const tws_dial_options *opt,
     *out = d.conn;
     if (response)
         *response = d.response;
+    if (retry_after)
+        *retry_after = d.retry_after;
     task_trim_stack();
     return err;
 }

@@ -59,15 +59,17 @@ struct dial {
     struct dial_answer answer;
     bool fd_given;
     bool keep_response;
+    uint32_t retry_after;   /* seconds, of a refusal that says so; 0: it does not */
     tws_response *response; /* owned */
     tws_conn *conn;         /* result */
 };
 
 /* ---- dial.c ---- */
 
-/* tws_dial() but for the events: the caller reads. error is not NULL. */
+/* tws_dial() but for the events: the caller reads. error is not NULL. retry_after, if it is not NULL,
+ * becomes the seconds for which a server that refuses wants to be left alone; 0: it does not say. */
 tws_err dial_run(tws_conn **out, const char *url, const tws_dial_options *opt,
-                 tws_response **response, tws_error *error);
+                 tws_response **response, tws_error *error, uint32_t *retry_after);
 
 /* ---- options.c ---- */
 

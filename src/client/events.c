@@ -27,7 +27,8 @@ struct dial_job {
 /* Apart, so that the dial's stack frames are gone before the handlers' begin. */
 __attribute__((noinline)) static tws_conn *begin(struct dial_job *job)
 {
-    if (!job->conn && dial_run(&job->conn, job->url, &job->o, job->response, job->error) != TWS_OK)
+    if (!job->conn &&
+        dial_run(&job->conn, job->url, &job->o, job->response, job->error, NULL) != TWS_OK)
         return NULL;
     event_claim(job->conn);
     return job->give ? tws_conn_ref(job->conn) : job->conn;
@@ -66,7 +67,7 @@ static tws_err run_in_group(struct dial_job *job)
 
 static tws_err run_anywhere(struct dial_job *job)
 {
-    tws_err err = dial_run(&job->conn, job->url, &job->o, job->response, job->error);
+    tws_err err = dial_run(&job->conn, job->url, &job->o, job->response, job->error, NULL);
     int r;
 
     if (err)
@@ -103,7 +104,7 @@ static tws_err dial(tws_conn **out, struct dial_job *job)
     if (what)
         return refuse(&job->o, job->error, what);
     if (!job->o.events)
-        return dial_run(out, job->url, &job->o, job->response, job->error);
+        return dial_run(out, job->url, &job->o, job->response, job->error, NULL);
     job->give = out != NULL;
     task_park_init(&job->end);
     err = job->o.group ? run_in_group(job) : run_anywhere(job);

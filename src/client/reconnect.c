@@ -160,17 +160,26 @@ static void wake(void *park)
     task_unpark(park);
 }
 
-/* False: cancelled. */
-static bool wait_a_while(struct reconnect *r)
+/* The random wait begins when the server wants to be asked again: others have been told the same. */
+static tws_ms pause_length(const struct reconnect *r, uint32_t retry_after)
 {
-    struct task_cancel_link link;
-    struct task_park park;
+    tws_ms asked = (tws_ms)retry_after * 1000;
     uint64_t random = 0;
-    tws_ms ms;
 
     if (!base_random(&random, sizeof random))
         random = (uint64_t)base_clock_ns();
-    ms = reconnect_delay(&r->o, r->unstable, random);
+    if (asked > r->o.max_delay)
+        asked = r->o.max_delay;
+    return asked + reconnect_delay(&r->o, r->unstable, random);
+}
+
+/* False: cancelled. */
+static bool wait_a_while(struct reconnect *r, uint32_t retry_after)
+{
+    struct task_cancel_link link;
+    struct task_park park;
+    tws_ms ms = pause_length(r, retry_after);
+
     if (r->o.on_pause)
         r->o.on_pause(r->error, r->failures, ms, r->o.pause_arg);
     task_park_init(&park);
@@ -183,11 +192,12 @@ static bool wait_a_while(struct reconnect *r)
 
 static tws_err loop(struct reconnect *r)
 {
+    uint32_t retry_after;
     tws_conn *c;
     tws_err err;
 
     do {
-        err = tws_dial(&c, r->url, &r->dial, NULL, r->error);
+        err = dial_run(&c, r->url, &r->dial, NULL, r->error, &retry_after);
         if (is_hopeless(err))
             return err;
         if (err == TWS_OK) {
@@ -198,7 +208,7 @@ static tws_err loop(struct reconnect *r)
         count(&r->failures);
         if (r->failures == r->o.max_attempts)
             return err;
-    } while (!task_cancel_is_set(r->cancel) && wait_a_while(r));
+    } while (!task_cancel_is_set(r->cancel) && wait_a_while(r, retry_after));
     return cancelled(r);
 }
 

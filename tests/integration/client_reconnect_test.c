@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { FOR_EVER_MS = 24 * 3600 * 1000 };
@@ -253,6 +254,79 @@ static void test_tells_of_pauses(void **state)
     }
 }
 
+/* ---- Retry-After ---- */
+
+struct refusal {
+    struct loop *loop;
+    const char *retry_after;
+    int ends[2]; /* ends[1]: the server's */
+    tws_ms pause;
+};
+
+static int refuse_call(const char *host, uint16_t port, tws_ms timeout, void *arg)
+{
+    struct refusal *r = arg;
+    char answer[200];
+
+    (void)host;
+    (void)port;
+    (void)timeout;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, r->ends), 0);
+    snprintf(answer, sizeof answer,
+             "HTTP/1.1 503 Busy\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n", r->retry_after);
+    assert_int_equal(write(r->ends[1], answer, strlen(answer)), strlen(answer));
+    return r->ends[0];
+}
+
+static void only_once(const tws_error *error, uint32_t failures, tws_ms pause, void *arg)
+{
+    struct refusal *r = arg;
+
+    assert_int_equal(error->http_status, 503);
+    assert_int_equal(failures, 1);
+    r->pause = pause;
+    tws_cancel_now(r->loop->dial.cancel);
+}
+
+/* What the server asks for comes before the random wait. */
+static void test_retry_after(void **state)
+{
+    static const struct {
+        const char *said;
+        tws_ms least;
+    } cases[] = {
+        {"0", 0},
+        {"3", 3000},
+        {"007", 7000},
+        {"9", 8000}, /* max_delay */
+        {"99999999999999999999999999", 8000},
+        {"", 0},
+        {"-1", 0},
+        {"2.5", 0},
+        {"5 s", 0},
+        {"Wed, 21 Oct 2026 07:28:00 GMT", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct loop l;
+        struct refusal r = {.loop = &l, .retry_after = cases[i].said};
+
+        loop_init(&l, talk);
+        l.dial.connect = refuse_call;
+        l.dial.connect_arg = &r;
+        l.opt.max_delay = 8000;
+        l.opt.on_pause = only_once;
+        l.opt.pause_arg = &r;
+        loop_start(&l);
+        WAIT_FOR(atomic_load(&l.ended));
+        close(r.ends[1]);
+        loop_end(&l, TWS_ERR_CANCELLED);
+        if (r.pause < cases[i].least || r.pause > cases[i].least + l.opt.min_delay)
+            fail_msg("'%s': %d ms", cases[i].said, (int)r.pause);
+    }
+}
+
 /* Would they count as failures, the last waits would take longer than the universe. */
 static void test_what_lasted_counts_anew(void **state)
 {
@@ -382,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_success_counts_anew),
         cmocka_unit_test(test_tells_of_pauses),
+        cmocka_unit_test(test_retry_after),
         cmocka_unit_test(test_what_lasted_counts_anew),
         cmocka_unit_test(test_cancel_wakes_the_wait),
         cmocka_unit_test(test_cancel_goes_away),
