@@ -229,6 +229,8 @@ static const struct option options[] = {
     {"max-fragments", required_argument, NULL, 'f'},
     {"fragment-rate", required_argument, NULL, 'F'},
     {"tls-updates", required_argument, NULL, 'U'},
+    {"receive-buffer", required_argument, NULL, 'V'},
+    {"send-buffer", required_argument, NULL, 'E'},
     {"max-handshakes", required_argument, NULL, 'S'},
     {"address-rate", required_argument, NULL, 'A'},
     {"address-burst", required_argument, NULL, 'O'},
@@ -315,6 +317,10 @@ static uint32_t *number_of(struct settings *s, int option)
         return &s->server.upgrade.conn.max_fragment_rate;
     case 'U':
         return &s->server.upgrade.conn.max_tls_updates;
+    case 'V':
+        return &s->server.upgrade.conn.receive_buffer;
+    case 'E':
+        return &s->server.upgrade.conn.send_buffer;
     case 'S':
         return &s->server.max_handshakes;
     case 'A':

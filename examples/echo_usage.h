@@ -26,6 +26,8 @@ static const char usage[] =
     "  --max-fragments N      under 4 KiB, in one message (default 65536; 0: any)\n"
     "  --fragment-rate N      of those per second (default 262144; 0: any)\n"
     "  --tls-updates N        key updates of a peer in 10 s (default 64; 0: any)\n"
+    "  --receive-buffer BYTES the system may hold of a socket (default 0: as it likes)\n"
+    "  --send-buffer BYTES    the same of what has been written\n"
     "  --max-handshakes N     opening handshakes at one time (default 4096; 0: any number)\n"
     "  --address-rate N       new connections of one IP address per second (default 0: any)\n"
     "  --address-burst N      that many of them at once (default: as --address-rate)\n"

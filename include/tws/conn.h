@@ -69,7 +69,14 @@ typedef struct tws_conn_options {
     /* TWS_ERR_FLOOD, 1008: TLS key updates and attempts to renegotiate in 10 s; default 64; 0: no
      * limit. Not for an SSL * of the application's own that has an info callback. */
     uint32_t max_tls_updates;
-    uint64_t reserved[14];
+    /*
+     * Bytes that the system may hold for this socket before they are read and after they are written
+     * (SO_RCVBUF, SO_SNDBUF: Linux takes twice as much, and no more than net.core.rmem_max and
+     * wmem_max). At most 1 GiB. Default 0: the system's, which grow (tcp_rmem, tcp_wmem).
+     */
+    uint32_t receive_buffer;
+    uint32_t send_buffer;
+    uint64_t reserved[13];
 } tws_conn_options;
 
 /*

@@ -20,7 +20,8 @@ static void cut(void *arg)
 
 static tws_err take_socket(struct dial *d, int fd)
 {
-    int r = net_stream_init(&d->stream, d->runtime, fd, !d->o.conn.tcp_delay);
+    struct net_tcp tcp = conn_tcp(&d->o.conn);
+    int r = net_stream_init(&d->stream, d->runtime, fd, &tcp);
 
     if (r < 0) {
         close(fd);

@@ -115,8 +115,8 @@ static const char *check_values(const tws_dial_options *o)
 
     if (!durations_valid(o))
         return "a timeout is negative";
-    if (!conn_options_durations_valid(&o->conn))
-        return "a timeout of the connection options is negative";
+    if (conn_options_fault(&o->conn))
+        return conn_options_fault(&o->conn);
     if (o->attempt_delay < MIN_ATTEMPT_DELAY || o->attempt_delay > MAX_ATTEMPT_DELAY)
         return "attempt_delay is not between 10 and 60,000";
     if (http_limits_fault(o->max_head_bytes, o->max_head_fields))
@@ -133,8 +133,6 @@ static const char *check_values(const tws_dial_options *o)
         return "fd is negative";
     if (o->fd >= 0 && (o->connect || o->proxy))
         return "fd together with connect or proxy";
-    if (conn_queue_check(&o->conn.queue))
-        return conn_queue_check(&o->conn.queue);
     if (o->proxy_header_count > 0 && !o->proxy_headers)
         return "proxy_headers is missing";
     return NULL;

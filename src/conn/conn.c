@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
+/* The kernel takes an int, and twice as much as it says. */
+#define SOCKET_BUFFER_MAX (1u << 30)
 
 /* ---- Life ---- */
 
@@ -31,11 +33,27 @@ void conn_options_init(tws_conn_options *opt)
     tws_queue_options_init(&opt->queue);
 }
 
-bool conn_options_durations_valid(const tws_conn_options *c)
+static bool durations_valid(const tws_conn_options *c)
 {
     return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
            c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
            c->ping_timeout >= 0;
+}
+
+const char *conn_options_fault(const tws_conn_options *c)
+{
+    if (!durations_valid(c))
+        return "a timeout of the connection options is negative";
+    if (c->receive_buffer > SOCKET_BUFFER_MAX || c->send_buffer > SOCKET_BUFFER_MAX)
+        return "receive_buffer or send_buffer is above 1 GiB";
+    return conn_queue_check(&c->queue);
+}
+
+struct net_tcp conn_tcp(const tws_conn_options *c)
+{
+    return (struct net_tcp){.nodelay = !c->tcp_delay,
+                            .receive_buffer = c->receive_buffer,
+                            .send_buffer = c->send_buffer};
 }
 
 static void take_options(tws_conn *c, const tws_conn_options *opt)

@@ -43,14 +43,26 @@ static const struct net_stream_ops plain_ops = {
     .close = plain_close,
 };
 
-int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool nodelay)
+/* None of this can fail on a socket that is one, but for what Unix sockets have no use for. */
+static void set_tcp(int fd, const struct net_tcp *tcp)
 {
-    int one = 1;
+    int one = 1, receive = (int)tcp->receive_buffer, send = (int)tcp->send_buffer;
 
+    if (tcp->nodelay)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (receive > 0)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive, sizeof receive);
+    if (send > 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send, sizeof send);
+}
+
+int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd,
+                    const struct net_tcp *tcp)
+{
     st->ops = &plain_ops;
     st->tls = NULL;
-    if (nodelay) /* refused by Unix sockets, which need no such thing */
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (tcp)
+        set_tcp(fd, tcp);
     return task_socket_init(&st->sock, rt, fd);
 }
 

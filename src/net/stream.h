@@ -27,9 +27,16 @@ struct net_stream {
     struct net_tls *tls; /* NULL: plain */
 };
 
+/* Settings of a socket that the system keeps. */
+struct net_tcp {
+    bool nodelay;
+    uint32_t receive_buffer, send_buffer; /* bytes; 0: as the system has it */
+};
+
 /* Takes fd over and makes it ready for threads of rt (NULL: kernel threads). 0 or -errno; then fd
- * is still the caller's. */
-int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool nodelay);
+ * is still the caller's. tcp: NULL leaves them as they are. */
+int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd,
+                    const struct net_tcp *tcp);
 
 /* The same for a socket that another process has had. */
 int net_stream_inherit(struct net_stream *st, struct task_runtime *rt, int fd);

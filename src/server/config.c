@@ -27,10 +27,8 @@ static const char *check(const tws_upgrade_options *o)
 {
     if (o->handshake_timeout < 0)
         return "handshake_timeout is negative";
-    if (!conn_options_durations_valid(&o->conn))
-        return "a timeout of the connection options is negative";
-    if (conn_queue_check(&o->conn.queue))
-        return conn_queue_check(&o->conn.queue);
+    if (conn_options_fault(&o->conn))
+        return conn_options_fault(&o->conn);
     if (http_limits_fault(o->max_head_bytes, o->max_head_fields))
         return http_limits_fault(o->max_head_bytes, o->max_head_fields);
     if ((o->origin_count > 0 && !o->origins) || (o->subprotocol_count > 0 && !o->subprotocols))

@@ -104,13 +104,14 @@ static tws_err agree(tws_conn *c, const tws_pair_options *o)
 static tws_err make_side(tws_conn **out, struct conn_env *env, struct task_runtime *rt, int fd,
                          bool server, const tws_conn_options *opt)
 {
+    struct net_tcp tcp = conn_tcp(opt);
     struct conn_setup setup = {.env = env, .server = server, .options = opt, .user = opt->user};
     void *block = env ? base_pool_get(&env->blocks) : NULL;
     int r = -ENOMEM;
 
     if (block) {
         net_peer_of(&setup.peer, fd);
-        r = net_stream_init(&setup.stream, rt, fd, false);
+        r = net_stream_init(&setup.stream, rt, fd, &tcp);
     }
     if (r < 0) {
         if (block)
@@ -165,11 +166,9 @@ tws_err tws_pair(tws_conn **server_side, tws_conn **client_side, const tws_pair_
         return TWS_ERR_ARGUMENT;
     if (opt)
         base_sized_take(&o, sizeof o, opt, opt->size);
-    if (!conn_options_durations_valid(&o.server) || !conn_options_durations_valid(&o.client))
+    if (conn_options_fault(&o.server) || conn_options_fault(&o.client))
         return TWS_ERR_ARGUMENT;
     if (!o.headers && o.header_count > 0)
-        return TWS_ERR_ARGUMENT;
-    if (conn_queue_check(&o.server.queue) || conn_queue_check(&o.client.queue))
         return TWS_ERR_ARGUMENT;
     err = o.deflate ? conn_deflate_options(&deflate, o.deflate, &what) : TWS_OK;
     if (err)

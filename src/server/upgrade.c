@@ -508,6 +508,7 @@ enum upgrade_end upgrade_judge(struct handshake *h)
 enum upgrade_end upgrade_prepare(struct handshake *h, struct upgrade_config *cfg,
                                  const struct upgrade_input *in)
 {
+    struct net_tcp tcp = conn_tcp(&cfg->opt.conn);
     int r = 0;
 
     memset(h, 0, sizeof *h);
@@ -517,7 +518,7 @@ enum upgrade_end upgrade_prepare(struct handshake *h, struct upgrade_config *cfg
     h->block = in->block;
     reply_init(&h->reply, cfg->opt.allocator);
     if (in->fd >= 0)
-        r = net_stream_init(&h->stream, in->runtime, in->fd, !cfg->opt.conn.tcp_delay);
+        r = net_stream_init(&h->stream, in->runtime, in->fd, &tcp);
     h->buf = base_pool_get(&cfg->heads);
     if (r < 0 || !h->buf) {
         h->sys_errno = r < 0 ? -r : ENOMEM;

@@ -145,10 +145,11 @@ static tws_err check(const tws_verdict *v, int fd, const void *buffered, size_t 
 static tws_conn *open_for(tws_verdict *v, struct task_runtime *rt, int fd, const void *buffered,
                           size_t len)
 {
+    struct net_tcp tcp = conn_tcp(&v->cfg->opt.conn);
     struct handshake *h = &v->h;
     tws_conn *c = NULL;
 
-    if (net_stream_init(&h->stream, rt, fd, !v->cfg->opt.conn.tcp_delay) < 0)
+    if (net_stream_init(&h->stream, rt, fd, &tcp) < 0)
         return NULL; /* freeing the verdict closes it */
     if (h->peer.family == 0)
         net_peer_of(&h->peer, fd);

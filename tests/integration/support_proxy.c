@@ -122,7 +122,7 @@ static int attempt(const struct attempt *a, const struct step *script, struct pr
     assert_int_equal(proxy_choose(&p, &src, &url, err), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     f.fd = pair[1];
-    assert_int_equal(net_stream_init(&st, NULL, pair[0], false), 0);
+    assert_int_equal(net_stream_init(&st, NULL, pair[0], NULL), 0);
     support_thread(&f.thread, play, &f);
     r = proxy_open(&st, &p, &target, task_deadline(a->timeout ? a->timeout : SUPPORT_HANG_MS), err);
     if (r == 0 && a->leftover)

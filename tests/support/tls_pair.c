@@ -99,8 +99,8 @@ void pair_sockets(struct pair *p)
 
     memset(p, 0, sizeof *p);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    assert_int_equal(net_stream_init(&p->server.st, NULL, fds[0], false), 0);
-    assert_int_equal(net_stream_init(&p->client.st, NULL, fds[1], false), 0);
+    assert_int_equal(net_stream_init(&p->server.st, NULL, fds[0], NULL), 0);
+    assert_int_equal(net_stream_init(&p->client.st, NULL, fds[1], NULL), 0);
     p->server.params.server = true;
 }
 
@@ -137,7 +137,7 @@ void raw_start(struct raw *r, struct end *server, tws_tls *tls, int version)
     memset(server, 0, sizeof *server);
     memset(r, 0, sizeof *r);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    assert_int_equal(net_stream_init(&server->st, NULL, fds[0], false), 0);
+    assert_int_equal(net_stream_init(&server->st, NULL, fds[0], NULL), 0);
     r->fd = fds[1];
     server->params.server = true;
     server->params.tls = tls;

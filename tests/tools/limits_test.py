@@ -19,7 +19,7 @@ STRUCTS = {
 }
 # Have pages of their own, or nothing to limit.
 ELSEWHERE = {"cluster", "group", "pair", "publish", "tls_client", "tls_server"}
-LIMIT = re.compile(r"(max|min)_(?!version)\w+|\w*timeout|ping_interval|address_burst|wait")
+LIMIT = re.compile(r"(max|min)_(?!version)\w+|\w*timeout|ping_interval|address_burst|wait|(receive|send)_buffer")
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "ms": 1, "s": 1000}
 
 
@@ -41,8 +41,8 @@ def rows():
 
 
 def value(cell):
-    """What a default's cell begins with, as a number: "16 MiB", "4,096 in progress", "none"."""
-    if re.match(r"none\b", cell):
+    """What a default's cell begins with, as a number: "16 MiB", "4,096 in progress", "none", "the system's"."""
+    if re.match(r"(none|the system's)\b", cell):
         return 0
     number, unit = re.match(r"([\d,]+)(?: (KiB|MiB|ms|s)\b)?", cell).groups()
     return int(number.replace(",", "")) * UNITS[unit or ""]

@@ -335,7 +335,7 @@ static int shake_with(const void *data, size_t len, bool end, struct net_tls_err
 
     memset(&server, 0, sizeof server);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    net_stream_init(&server.st, NULL, fds[0], false);
+    net_stream_init(&server.st, NULL, fds[0], NULL);
     server.params.server = true;
     server.params.tls = tls;
     assert_int_equal(send(fds[1], data, len, MSG_NOSIGNAL), len);
@@ -435,7 +435,7 @@ static void bytes_that_were_received_already_are_used(void **state)
     (void)state;
     memset(&server, 0, sizeof server);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    net_stream_init(&server.st, NULL, fds[0], false);
+    net_stream_init(&server.st, NULL, fds[0], NULL);
     raw.fd = fds[1];
     raw.ctx = SSL_CTX_new(TLS_client_method());
     raw.ssl = SSL_new(raw.ctx);

@@ -141,8 +141,8 @@ static void relayed_pair(struct pair *p, struct relay relays[2], size_t piece)
     memset(p, 0, sizeof *p);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b), 0);
-    net_stream_init(&p->server.st, NULL, a[0], false);
-    net_stream_init(&p->client.st, NULL, b[0], false);
+    net_stream_init(&p->server.st, NULL, a[0], NULL);
+    net_stream_init(&p->client.st, NULL, b[0], NULL);
     relays[0] = (struct relay){.from = a[1], .to = b[1], .piece = piece};
     relays[1] = (struct relay){.from = b[1], .to = a[1], .piece = piece};
     for (int i = 0; i < 2; i++)

@@ -137,10 +137,11 @@ void memory_begin(const uint8_t *in, size_t len)
     memory = (struct memory_stream){.in = in, .in_len = len, .out = out};
 }
 
-int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd, bool nodelay)
+int net_stream_init(struct net_stream *st, struct task_runtime *rt, int fd,
+                    const struct net_tcp *tcp)
 {
     (void)rt;
-    (void)nodelay;
+    (void)tcp;
     FUZZ_CHECK(memory.opened == memory.closed);
     memory.opened++;
     memory.ended_in = memory.ended_out = false;
@@ -156,7 +157,7 @@ struct net_stream memory_open(void)
 {
     struct net_stream st;
 
-    net_stream_init(&st, NULL, MEMORY_FD, false);
+    net_stream_init(&st, NULL, MEMORY_FD, NULL);
     return st;
 }
 
