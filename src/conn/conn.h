@@ -263,9 +263,9 @@ struct conn_setup {
 tws_conn *conn_init(void *block, const struct conn_setup *setup, size_t area);
 void conn_options_init(tws_conn_options *opt);
 /* What is not allowed in them; NULL when all is well. */
-const char *conn_options_fault(const tws_conn_options *opt);
+const char *conn_options_fault(const tws_conn_options *c);
 /* What they say of the socket. */
-struct net_tcp conn_tcp(const tws_conn_options *opt);
+struct net_tcp conn_tcp(const tws_conn_options *c);
 /* A client's: the rest of `block` becomes its keys and its receive area. */
 tws_conn *conn_init_client(void *block, const struct conn_setup *setup);
 /* Bytes that were received before the connection was made. False when they do not fit. */
