@@ -41,11 +41,13 @@ tws_err tls_fault_set(struct tls_fault *f, tws_err code, bool queue, const char 
 
 /* ---- Certificates that were misread ---- */
 
+/* A certificate of its own issuer that does not seem to be signed by itself is rare, so it does not count. */
 static bool readable(X509 *cert)
 {
     EVP_PKEY *key = X509_get0_pubkey(cert);
 
     return key && EVP_PKEY_get_security_bits(key) > 0 && X509_check_purpose(cert, -1, 0) == 1 &&
+           (X509_get_extension_flags(cert) & (EXFLAG_SI | EXFLAG_SS)) != EXFLAG_SI &&
            X509_get_signature_info(cert, NULL, NULL, NULL, NULL) == 1;
 }
 
