@@ -2,7 +2,6 @@
 #include "support_dial.h"
 
 #include <errno.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,7 +9,9 @@
 static _Atomic bool none;
 
 /* In the place of the C library's. */
-ssize_t getrandom(void *buf, size_t len, unsigned flags)
+ssize_t failing_getrandom(void *buf, size_t len, unsigned flags) __asm__("getrandom");
+
+ssize_t failing_getrandom(void *buf, size_t len, unsigned flags)
 {
     if (!atomic_load(&none))
         return syscall(SYS_getrandom, buf, len, flags);
