@@ -34,7 +34,8 @@ def fill(record, workload, load, window, kernel_before):
         "cpu_percent": 100.0 * cpu_s / seconds,
         "cpu_user_percent": 100.0 * (end["process"]["user_s"] - start["process"]["user_s"]) / seconds,
         "rss": end["process"]["rss"],
-        "rss_peak": end["rss_peak"],
+        # The mark is read after the size, but the kernel lets it fall behind by some pages.
+        "rss_peak": end["rss_peak"] and max(end["rss_peak"], end["process"]["rss"]),
         "kernel_stack": end["kernel"]["KernelStack"] - kernel_before["KernelStack"],
         "kernel_slab": end["kernel"]["Slab"] - kernel_before["Slab"],
         "threads": end["process"]["threads"],

@@ -113,6 +113,14 @@ class Marks(unittest.TestCase):
         self.assertEqual(record["measures"]["kernel_stack"], 60)
         self.assertAlmostEqual(record["measures"]["carried"], 1.0)
 
+    def test_the_peak_is_not_below_what_is_there(self):
+        for mark, peak in ((3, 4), (5, 5), (None, None)):
+            late = window()
+            late.end["rss_peak"] = mark
+            record = {}
+            marks.fill(record, workloads.ALL["W2"], generator_result(), late, {"KernelStack": 40, "Slab": 50})
+            self.assertEqual(record["measures"]["rss_peak"], peak)
+
     def test_each_fault_marks_the_cell(self):
         for change, mark in ((("bottleneck__", True), "limited by the generator"),
                              (("connections__failed", 1), "refused connections"),
