@@ -41,15 +41,16 @@ WARM_UP_SHARE = 0.15
 START_S = 30.0
 END_S = 150.0  # an actor may be in the middle of a big message on a busy machine
 CALM_S = 30.0
-# What OpenSSL and the C library may hold more after the load than before it: each thread's cache of free blocks.
+# What OpenSSL and the C library may hold more after the load than before it.
 OUTSIDE = 256 * KIB
 KINDS = ("kernel", "light")
 # glibc's malloc, kept from showing nothing but itself. By default it raises the size from which memory is mapped by
 # itself up to the largest block freed so far, so that each arena sooner or later keeps the rest of a 10 MiB message;
 # and there are eight arenas per core, each of which reaches its own high water only after hours. Free pages between
 # blocks in use would still make resident memory creep up for an hour: both programs give them back (malloc_trim)
-# before they are looked at, so that resident memory is what is in use.
-MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072:glibc.malloc.arena_max=2"}
+# before they are looked at, so that resident memory is what is in use. What a thread's own cache keeps (up to 235 KiB)
+# counts as given out, and fills only in the course of hours: there is none.
+MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072:glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0"}
 
 
 class SoakError(Exception):
