@@ -75,7 +75,7 @@ static uint32_t read_retry_after(const struct dial *d)
     uint64_t seconds = 0;
 
     for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
+        if (!wire_is_digit((uint8_t)text.at[i]))
             return 0;
         seconds = seconds * 10 + (uint64_t)(text.at[i] - '0');
         if (seconds > UINT32_MAX)

@@ -2,12 +2,12 @@
 #include "client/reconnect.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/random.h"
 #include "base/sized.h"
 #include "client/dial.h"
 #include "event/event.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void tws_reconnect_options_init_sized(tws_reconnect_options *opt, size_t size)
@@ -48,11 +48,7 @@ struct reconnect {
 
 static tws_err fail(struct reconnect *r, tws_err code, const char *why)
 {
-    memset(r->error, 0, sizeof *r->error);
-    r->error->code = code;
-    r->error->cause = TWS_CAUSE_LOCAL;
-    snprintf(r->error->text, sizeof r->error->text, "%s: %s", tws_err_text(code), why);
-    return code;
+    return base_fault(r->error, code, TWS_PHASE_NONE, 0, why, NULL);
 }
 
 static tws_err cancelled(struct reconnect *r)
