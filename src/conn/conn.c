@@ -216,8 +216,7 @@ void tws_conn_unref(tws_conn *c)
     if (!last)
         return;
     tws_abort(c);
-    if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
-        conn_tell_here(c->env);
+    conn_tell_untold(c->env);
     conn_drop(c);
 }
 

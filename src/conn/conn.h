@@ -299,12 +299,6 @@ int conn_spawn(tws_conn *c, void (*fn)(void *), void *arg);
 
 /* There is something to tell about c. mu is held. */
 void conn_tell_locked(tws_conn *c);
-/* Tries to make a thread for what waits for want of one. */
-void conn_tell_again(struct conn_env *env);
-/* Tells what waits for want of a thread. Callable wherever application code may run. */
-void conn_tell_here(struct conn_env *env);
-/* The calling thread is running callbacks of env. */
-bool conn_tells_here(struct conn_env *env);
 
 /* ---- end.c: the error record and the end ---- */
 

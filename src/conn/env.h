@@ -52,4 +52,20 @@ void conn_env_quiet(struct conn_env *env);
 int conn_env_spawn(struct conn_env *env, void (*fn)(void *), void *arg);
 int conn_env_spawn_locked(struct conn_env *env, void (*fn)(void *), void *arg);
 
+/* ---- tell.c: callbacks, see conn_tell_locked() ---- */
+
+/* Tries to make a thread for what waits for want of one. */
+void conn_tell_again(struct conn_env *env);
+/* Tells what waits for want of a thread. Callable wherever application code may run. */
+void conn_tell_here(struct conn_env *env);
+/* The same, looked for in passing. */
+static inline void conn_tell_untold(struct conn_env *env)
+{
+    if (atomic_load_explicit(&env->untold, memory_order_relaxed))
+        conn_tell_here(env);
+}
+
+/* The calling thread is running callbacks of env. */
+bool conn_tells_here(struct conn_env *env);
+
 #endif

@@ -266,8 +266,7 @@ static inline void before_wait(tws_conn *c)
 {
     if (conn_out_len(c) > 0 || conn_queue_stranded(c))
         conn_kick(c);
-    if (atomic_load_explicit(&c->env->untold, memory_order_relaxed))
-        conn_tell_here(c->env);
+    conn_tell_untold(c->env);
 }
 
 void conn_before_wait(tws_conn *c)

@@ -92,8 +92,7 @@ static void writer_main(void *conn)
     q->writer = false;
     pthread_mutex_unlock(&c->mu);
     /* Its callers may have let go of it while this thread had messages in hand. */
-    if (atomic_load_explicit(&env->untold, memory_order_relaxed))
-        conn_tell_here(env);
+    conn_tell_untold(env);
     atomic_fetch_sub(&env->writers, 1);
     conn_drop(c);
 }
