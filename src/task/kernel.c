@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/page.h"
 #include "task/light/context.h"
 
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -145,16 +145,10 @@ static void *kernel_main(void *p)
 
 void kernel_trim_stack(void)
 {
-    uintptr_t page = 4096;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t low, high;
 
-    if (!stack_top)
-        return;
-    low = (stack_top - stack_usable + page - 1) & ~(page - 1);
-    high = (here - 512) & ~(page - 1); /* 512: the red zone and the call below */
-    if (low < high)
-        madvise((void *)low, high - low, MADV_DONTNEED);
+    if (stack_top)
+        base_page_give_back(stack_top - stack_usable, here - TASK_STACK_BELOW);
 }
 
 /* The core for the next thread: each allowed one in turn. */

@@ -279,6 +279,8 @@ struct task_kind {
 };
 
 extern const struct task_kind task_kernel;
+/* What task_trim_stack() leaves below its own frame: the red zone and the calls it makes. */
+#define TASK_STACK_BELOW 512
 /* task_trim_stack() and task_current_runtime() of kernel threads. */
 void kernel_trim_stack(void);
 struct task_runtime *kernel_current_runtime(void);

@@ -13,13 +13,14 @@ UCONTEXT_PROGS := $(addprefix $(BUILD)/ucontext/,$(CROSS_TESTS))
 
 .PHONY: test-aarch64 test-ucontext test-debuggers aarch64-run ucontext-run
 
-## test-aarch64: the tests of light threads on an emulated AArch64; installs compiler and emulator
+## test-aarch64: the tests of light threads on an emulated AArch64, small pages and large; installs compiler and emulator
 test-aarch64:
 	@scripts/deps.sh --quiet cross
 	@$(SUBMAKE) aarch64-run
 
 aarch64-run: $(AARCH64_PROGS)
-	@for t in $(AARCH64_PROGS); do echo "$(QEMU_AARCH64) $$t"; $(QEMU_AARCH64) $$t || exit 1; done
+	@for t in $(AARCH64_PROGS); do for page in 4096 65536; do \
+	  echo "$(QEMU_AARCH64) -p $$page $$t"; $(QEMU_AARCH64) -p $$page $$t || exit 1; done; done
 
 $(AARCH64_PROGS): $(BUILD)/aarch64/%: tests/unit/%.c $(CROSS_DEPS)
 	@mkdir -p $(@D)

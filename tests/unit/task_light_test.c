@@ -1,6 +1,8 @@
 /* Light threads: spawn and end, park and wake, timers, hand-over, stacks, sockets. */
 #include "light_kit.h"
 
+#include "base/page.h"
+
 #include <errno.h>
 #include <fenv.h>
 #include <poll.h>
@@ -8,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -432,6 +435,44 @@ static void overflow_faults_at_the_guard(void **state)
 }
 #endif
 
+/* Pages have 4, 16 or 64 KiB; guards and what is given back are whole ones. */
+static void stacks_begin_and_end_with_pages(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct light_stacks s;
+    struct light_stack stack[2];
+
+    (void)state;
+    light_stacks_init(&s, NULL, 20 * 1000, false);
+    for (int i = 0; i < 2; i++) {
+        assert_true(light_stack_get(&s, &stack[i]));
+        assert_int_equal((uintptr_t)stack[i].low % page, 0);
+        assert_int_equal(stack[i].size % page, 0);
+        assert_true(stack[i].size >= 20 * 1000);
+    }
+    assert_true((size_t)labs(stack[1].low - stack[0].low) >= stack[0].size + page);
+    for (int i = 0; i < 2; i++)
+        light_stack_put(&s, &stack[i]);
+    light_stacks_destroy(&s);
+}
+
+static void what_is_given_back_is_whole_pages(void **state)
+{
+    size_t page = base_page_size();
+    char *p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(p != MAP_FAILED);
+    memset(p, 1, 4 * page);
+    base_page_give_back((uintptr_t)p + 1, (uintptr_t)p + 4 * page - 1);
+    for (size_t i = 0; i < 4 * page; i++)
+        assert_int_equal(p[i], i < page || i >= 3 * page);
+    base_page_give_back((uintptr_t)p + 1, (uintptr_t)p + page); /* no whole page */
+    base_page_give_back((uintptr_t)p + page, (uintptr_t)p);
+    assert_int_equal(p[page - 1], 1);
+    munmap(p, 4 * page);
+}
+
 static void unused_stacks_are_given_back(void **state)
 {
     struct light_stacks s;
@@ -536,6 +577,8 @@ int main(void)
 #if !defined(LIGHT_ASAN) && !defined(LIGHT_TSAN)
         cmocka_unit_test(overflow_faults_at_the_guard),
 #endif
+        cmocka_unit_test(stacks_begin_and_end_with_pages),
+        cmocka_unit_test(what_is_given_back_is_whole_pages),
         cmocka_unit_test(unused_stacks_are_given_back),
         cmocka_unit_test(sockets_wait_for_edges),
     };

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/page.h"
 #include "task/park.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define DEFAULT_STUCK_MS 10
@@ -261,14 +261,11 @@ void light_yield(struct light_task *t)
 
 void light_trim_stack(struct light_task *t)
 {
-    uintptr_t page = 4096;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t low = (uintptr_t)t->stack.low;
-    uintptr_t high = (here - 512) & ~(page - 1);
 
     /* A stack that is being measured would look used where its pattern is gone. */
-    if (low < high && !t->carrier->rt->stacks.paint)
-        madvise((void *)low, high - low, MADV_DONTNEED);
+    if (!t->carrier->rt->stacks.paint)
+        base_page_give_back((uintptr_t)t->stack.low, here - TASK_STACK_BELOW);
 }
 
 const struct task_kind task_light = {

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/page.h"
 #include "task/light/context.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@
 #endif
 
 #define SLAB_SLOTS 64
-#define PAGE 4096
 #define PAINT 0xa5
 
 struct light_slot {
@@ -46,7 +46,8 @@ void light_stacks_init(struct light_stacks *s, const tws_allocator *a, size_t st
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->mu, NULL);
     s->allocator = a;
-    s->slot_size = ((stack_size + PAGE - 1) & ~(size_t)(PAGE - 1)) + PAGE;
+    s->page = base_page_size();
+    s->slot_size = base_page_up(stack_size) + s->page;
     s->paint = paint;
 }
 
@@ -105,11 +106,11 @@ static bool guard(struct light_stacks *s, struct light_slot *slot)
     if (slot->guarded)
         return true;
     if (!s->no_guard_advice) {
-        if (madvise(page, PAGE, MADV_GUARD_INSTALL) == 0)
+        if (madvise(page, s->page, MADV_GUARD_INSTALL) == 0)
             return slot->guarded = true;
         s->no_guard_advice = true;
     }
-    return slot->guarded = mprotect(page, PAGE, PROT_NONE) == 0;
+    return slot->guarded = mprotect(page, s->page, PROT_NONE) == 0;
 }
 
 bool light_stack_get(struct light_stacks *s, struct light_stack *out)
@@ -128,8 +129,8 @@ bool light_stack_get(struct light_stacks *s, struct light_stack *out)
     if (!slot)
         return false;
     out->slot = slot;
-    out->low = slot_base(s, slot) + PAGE;
-    out->size = s->slot_size - PAGE;
+    out->low = slot_base(s, slot) + s->page;
+    out->size = s->slot_size - s->page;
 #if defined(LIGHT_ASAN)
     __asan_unpoison_memory_region(out->low, out->size);
 #endif
@@ -209,7 +210,7 @@ void light_stacks_trim(struct light_stacks *s, int64_t now, int64_t age)
     }
     for (struct light_slot *slot = s->free; slot; slot = slot->next) {
         if (slot->dirty && slot->freed > 0 && now - slot->freed >= age) {
-            madvise(slot_base(s, slot) + PAGE, s->slot_size - PAGE, MADV_DONTNEED);
+            madvise(slot_base(s, slot) + s->page, s->slot_size - s->page, MADV_DONTNEED);
             slot->dirty = false;
         }
     }

@@ -19,6 +19,7 @@ struct light_stack {
 struct light_stacks {
     task_mutex mu;
     const tws_allocator *allocator;
+    size_t page;              /* of the system; also the guard's size */
     size_t slot_size;         /* guard page included */
     struct light_slab *slabs; /* mu */
     struct light_slot *free;  /* mu: the one given back last first */
