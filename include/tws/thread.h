@@ -152,7 +152,8 @@ TWS_API void tws_mutex_free(tws_mutex *m);
  *
  * @param m the mutex
  * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
- * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_STATE when this thread holds it already.
+ * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_STATE when this thread holds it already;
+ *         TWS_ERR_ARGUMENT.
  * Threads: any.
  */
 TWS_API tws_err tws_mutex_lock(tws_mutex *m, tws_ms ms);
@@ -194,9 +195,9 @@ TWS_API void tws_cond_free(tws_cond *c);
  *
  * @param c the condition
  * @param m a mutex that this thread holds
- * @param ms how long to wait; 0: no limit
- * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_STATE when this thread does not hold m. m is held again
- *         in the first two cases.
+ * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
+ * @return TWS_OK; TWS_ERR_TIMEOUT: m is held again; TWS_ERR_STATE when this thread does not hold m;
+ *         TWS_ERR_ARGUMENT: m was not let go.
  * Threads: any.
  */
 TWS_API tws_err tws_cond_wait(tws_cond *c, tws_mutex *m, tws_ms ms);
@@ -246,7 +247,8 @@ TWS_API void tws_channel_free(tws_channel *ch);
  * @param ch the channel
  * @param item any pointer
  * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
- * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_CLOSED after tws_channel_close(): the item was not taken.
+ * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_CLOSED after tws_channel_close(); TWS_ERR_ARGUMENT. With
+ *         an error the item was not taken.
  * Threads: any.
  */
 TWS_API tws_err tws_channel_send(tws_channel *ch, void *item, tws_ms ms);
@@ -257,7 +259,7 @@ TWS_API tws_err tws_channel_send(tws_channel *ch, void *item, tws_ms ms);
  * @param ch the channel
  * @param item set to the pointer; NULL on errors
  * @param ms how long to wait; 0: no limit; TWS_NOWAIT: not at all
- * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_CLOSED when it is closed and empty.
+ * @return TWS_OK; TWS_ERR_TIMEOUT; TWS_ERR_CLOSED when it is closed and empty; TWS_ERR_ARGUMENT.
  * Threads: any.
  */
 TWS_API tws_err tws_channel_receive(tws_channel *ch, void **item, tws_ms ms);

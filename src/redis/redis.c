@@ -221,14 +221,25 @@ static tws_err redis_start(void *state, tws_cluster *c, tws_error *error)
     return tws_group_spawn(r->group, run, r) == TWS_OK ? TWS_OK : TWS_ERR_SYSTEM;
 }
 
+/* Waits for something to change; false once the deadline has passed. mu is held. */
+static bool changed_by(struct redis *r, int64_t deadline)
+{
+    int64_t left = deadline - redis_now_ms(); /* looked at once: 0 would mean for ever */
+
+    if (left <= 0)
+        return false;
+    tws_cond_wait(r->changed, r->mu, left);
+    return true;
+}
+
 static void redis_stop(void *state)
 {
     struct redis *r = state;
     int64_t deadline = redis_now_ms() + FLUSH_MS;
 
     lock(r);
-    while (r->up && r->unanswered > 0 && redis_now_ms() < deadline)
-        tws_cond_wait(r->changed, r->mu, deadline - redis_now_ms() + 1);
+    while (r->up && r->unanswered > 0 && changed_by(r, deadline))
+        ;
     r->stop = true;
     tws_cond_broadcast(r->changed);
     unlock(r);
@@ -284,10 +295,8 @@ static tws_err redis_publish(void *state, const char *subject, const void *data,
 
     lock(r);
     while (!err && r->up && link_pending(&r->pub) > r->opt.max_pending)
-        if (redis_now_ms() >= deadline)
+        if (!changed_by(r, deadline))
             err = TWS_ERR_TIMEOUT;
-        else
-            tws_cond_wait(r->changed, r->mu, deadline - redis_now_ms() + 1);
     if (!err)
         err = command_locked(r, &r->pub, 3, argv, lens);
     if (!err)

@@ -12,7 +12,7 @@
 
 int64_t task_deadline(tws_ms ms)
 {
-    if (ms == TWS_NO_LIMIT)
+    if (ms == TWS_NO_LIMIT || ms == INT64_MIN) /* which has no opposite; callers refuse it */
         return TASK_FOREVER;
     if (ms < 0)
         return ms == TWS_NOWAIT ? TASK_NOW : -ms;

@@ -43,17 +43,16 @@ tws_err tws_mutex_lock(tws_mutex *m, tws_ms ms)
     uintptr_t self = task_self();
     tws_err err = TWS_OK;
 
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
     pthread_mutex_lock(&m->mu);
     if (m->owner == self)
         err = TWS_ERR_STATE;
-    while (!err && m->owner != 0 && m->owner != self) {
-        /* The one who unlocks makes the first in the queue the owner. */
-        if (ms == TWS_NOWAIT || task_queue_wait(&m->waiters, &m->mu, deadline) == -ETIMEDOUT)
-            err = TWS_ERR_TIMEOUT;
-        else
-            break;
-    }
-    if (!err)
+    /* The one who unlocks promises it to the first in the queue. */
+    else if (m->owner != 0 &&
+             (ms == TWS_NOWAIT || task_queue_wait(&m->waiters, &m->mu, deadline) == -ETIMEDOUT))
+        err = TWS_ERR_TIMEOUT;
+    else
         m->owner = self;
     pthread_mutex_unlock(&m->mu);
     return err;
@@ -112,6 +111,8 @@ tws_err tws_cond_wait(tws_cond *c, tws_mutex *m, tws_ms ms)
     tws_err err;
     int r;
 
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
     /* In the queue before the mutex is free: no signal in between is lost. */
     pthread_mutex_lock(&c->mu);
     err = tws_mutex_unlock(m);
@@ -176,6 +177,8 @@ tws_err tws_channel_send(tws_channel *ch, void *item, tws_ms ms)
     int64_t deadline = task_deadline(ms);
     tws_err err = TWS_OK;
 
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
     pthread_mutex_lock(&ch->mu);
     while (!ch->closed && ch->count == ch->capacity && !err)
         if (ms == TWS_NOWAIT || task_queue_wait(&ch->senders, &ch->mu, deadline) == -ETIMEDOUT)
@@ -197,6 +200,8 @@ tws_err tws_channel_receive(tws_channel *ch, void **item, tws_ms ms)
     tws_err err = TWS_OK;
 
     *item = NULL;
+    if (ms < TWS_NOWAIT)
+        return TWS_ERR_ARGUMENT;
     pthread_mutex_lock(&ch->mu);
     while (!ch->closed && ch->count == 0 && !err)
         if (ms == TWS_NOWAIT || task_queue_wait(&ch->receivers, &ch->mu, deadline) == -ETIMEDOUT)

@@ -194,6 +194,34 @@ static void channels_lose_nothing(void **state)
     assert_null(tws_channel_new(0));
 }
 
+/* As everywhere: TWS_NOWAIT is the only negative duration. */
+static void negative_durations_are_refused(void **state)
+{
+    tws_mutex *m = tws_mutex_new();
+    tws_cond *c = tws_cond_new();
+    tws_channel *ch = tws_channel_new(1);
+    void *item = &item;
+
+    (void)state;
+    assert_int_equal(tws_mutex_lock(m, -2), TWS_ERR_ARGUMENT);
+    assert_int_equal(tws_mutex_unlock(m), TWS_ERR_STATE);
+    assert_int_equal(tws_mutex_lock(m, TWS_NOWAIT), TWS_OK);
+    assert_int_equal(tws_cond_wait(c, m, -2), TWS_ERR_ARGUMENT);
+    assert_int_equal(tws_cond_wait(c, m, TWS_NOWAIT), TWS_ERR_TIMEOUT);
+    assert_int_equal(tws_mutex_unlock(m), TWS_OK);
+    assert_int_equal(tws_channel_send(ch, ch, -2), TWS_ERR_ARGUMENT);
+    assert_int_equal(tws_channel_receive(ch, &item, TWS_NOWAIT), TWS_ERR_TIMEOUT);
+    assert_int_equal(tws_channel_send(ch, ch, TWS_NOWAIT), TWS_OK);
+    item = &item;
+    assert_int_equal(tws_channel_receive(ch, &item, INT64_MIN), TWS_ERR_ARGUMENT);
+    assert_null(item);
+    assert_int_equal(tws_channel_receive(ch, &item, TWS_NOWAIT), TWS_OK);
+    assert_true(item == ch);
+    tws_channel_free(ch);
+    tws_cond_free(c);
+    tws_mutex_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +230,7 @@ int main(void)
         cmocka_unit_test(mutex_excludes_all_kinds),
         cmocka_unit_test(conditions_wake_one_or_all),
         cmocka_unit_test(channels_lose_nothing),
+        cmocka_unit_test(negative_durations_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
