@@ -102,11 +102,11 @@ static tws_err hop(struct dial *d)
 
     if (!err)
         err = dial_exchange(d);
+    if (!err && d->keep_response)
+        err = dial_make_response(d);
     if (err)
         return err;
     status = d->answer.head.status;
-    if (d->keep_response && dial_make_response(d) < 0)
-        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
     if (status == 101)
         return dial_verify(d);
     if (is_redirect(status) && d->o.max_redirects > 0)

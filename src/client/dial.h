@@ -114,7 +114,7 @@ struct conn_env *dial_env(const struct dial *d);
 
 /* ---- response.c ---- */
 
-/* From the head that has been read. 0 or -ENOMEM. */
+/* From the head that has been read. */
 tws_err dial_make_response(struct dial *d);
 /* The body of a refusal, as far as it comes by the deadline. */
 void dial_read_body(struct dial *d, int64_t deadline);

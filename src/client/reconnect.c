@@ -56,14 +56,6 @@ static tws_err cancelled(struct reconnect *r)
     return fail(r, TWS_ERR_CANCELLED, "by tws_cancel_now()");
 }
 
-static void take_dial_options(struct reconnect *r, const tws_dial_options *dial)
-{
-    tws_dial_options_init(&r->dial);
-    if (dial) /* with its size, which tws_dial() looks at */
-        base_sized_take(&r->dial, sizeof r->dial, dial, dial->size);
-    r->cancel = r->dial.cancel ? &r->dial.cancel->task : NULL;
-}
-
 /* Who handles each connection. What is wrong; NULL: nothing. */
 static const char *take_handlers(struct reconnect *r)
 {
@@ -77,17 +69,20 @@ static const char *take_handlers(struct reconnect *r)
     return events ? event_take(&r->events, events) : NULL;
 }
 
-static tws_err take_options(struct reconnect *r, const tws_reconnect_options *opt)
+static tws_err take_options(struct reconnect *r, const tws_dial_options *dial,
+                            const tws_reconnect_options *opt)
 {
     tws_reconnect_options *o = &r->o;
-    const char *what = take_handlers(r);
+    const char *what;
 
     tws_reconnect_options_init(o);
-    if (opt) {
-        if (opt->size < sizeof opt->size + sizeof opt->min_delay)
-            return fail(r, TWS_ERR_ARGUMENT, "options were not initialised");
+    if (!dial_options_take(&r->dial, dial) ||
+        (opt && opt->size < sizeof opt->size + sizeof opt->min_delay))
+        return fail(r, TWS_ERR_ARGUMENT, "options were not initialised");
+    if (opt)
         base_sized_take(o, sizeof *o, opt, opt->size);
-    }
+    r->cancel = r->dial.cancel ? &r->dial.cancel->task : NULL;
+    what = take_handlers(r);
     if (!r->url)
         what = "url is NULL";
     if (what)
@@ -216,7 +211,6 @@ tws_err tws_reconnect(const char *url, const tws_dial_options *dial,
     struct reconnect r = {.url = url, .run = run, .arg = arg, .error = error ? error : &local};
     tws_err err;
 
-    take_dial_options(&r, dial);
-    err = take_options(&r, opt);
+    err = take_options(&r, dial, opt);
     return err ? err : loop(&r);
 }

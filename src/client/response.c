@@ -66,7 +66,7 @@ static char *put_text(char *at, struct wire_text text, const char **where)
     return at + text.len + 1;
 }
 
-int dial_make_response(struct dial *d)
+tws_err dial_make_response(struct dial *d)
 {
     const struct http_head *h = &d->answer.head;
     const uint8_t *buf = d->answer.buf;
@@ -80,7 +80,7 @@ int dial_make_response(struct dial *d)
         size += h->fields[i].name.len + h->fields[i].value.len + 2;
     r = base_alloc(d->allocator, size);
     if (!r)
-        return -ENOMEM;
+        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
     *r = (tws_response){.allocator = d->allocator, .status = h->status, .count = h->nfields};
     at = (char *)(r->fields + r->count);
     for (size_t i = 0; i < h->nfields; i++) {
@@ -92,10 +92,10 @@ int dial_make_response(struct dial *d)
     r->url = dial_public_url(d);
     if (!r->url) {
         tws_response_free(r);
-        return -ENOMEM;
+        return dial_no_memory(d, TWS_PHASE_HANDSHAKE);
     }
     d->response = r;
-    return 0;
+    return TWS_OK;
 }
 
 /* ---- The body (RFC 9112 6) ---- */

@@ -441,6 +441,12 @@ static void test_arguments(void **state)
     assert_ok(tws_group_new(&d.group, NULL));
     assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, NULL, nothing, NULL, NULL), TWS_ERR_ARGUMENT);
     tws_group_free(d.group);
+    /* Not initialised: with the defaults in its place the attempt would have been made. */
+    memset(&d, 0, sizeof d);
+    tws_reconnect_options_init(&o);
+    o.max_attempts = 1;
+    assert_err(tws_reconnect("ws://127.0.0.1:1/", &d, &o, nothing, NULL, &e), TWS_ERR_ARGUMENT);
+    assert_string_equal(e.text, "an argument is not allowed: options were not initialised");
     /* A descriptor leads to one connection only; it stays the caller's. */
     tws_dial_options_init(&d);
     d.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
