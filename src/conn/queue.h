@@ -97,7 +97,6 @@ struct conn_queue { /* mu */
     struct task_queue changed; /* threads that wait for room, or for their messages to leave */
     struct queue_item *told_head, *told_tail; /* completions that are due */
     bool high, high_told;                     /* water */
-    struct queue_item *spare;                 /* without payload, for reuse */
     tws_queue_stats count;                    /* without the present state */
 };
 
@@ -167,8 +166,6 @@ enum queue_push {
     QUEUE_OVER   /* the connection has ended */
 };
 
-/* Makes the frame of a message, once. */
-tws_err conn_queue_encode(tws_conn *c, struct queue_item *it);
 /* Whether something of the queue may be sent now by who has the role. */
 bool conn_queue_ready_locked(const tws_conn *c);
 /* Sends at most `rounds` batches, with control frames between them. Role held, mu held but not

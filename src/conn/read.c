@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "conn/codec.h"
 #include "conn/watch.h"
-#include "wire/mask.h"
 
 #include <errno.h>
 #include <string.h>

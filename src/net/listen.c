@@ -1,7 +1,5 @@
 #include "net/listen.h"
 
-#include "net/address.h"
-
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>

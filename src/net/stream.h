@@ -112,11 +112,6 @@ static inline void net_stream_interrupt(struct net_stream *st)
     task_interrupt(&st->sock);
 }
 
-static inline bool net_stream_interrupted(struct net_stream *st)
-{
-    return atomic_load(&st->sock.interrupted);
-}
-
 static inline void net_stream_shutdown(struct net_stream *st, int how)
 {
     st->ops->shutdown(st, how);

@@ -2,7 +2,6 @@
 #include "net/tls_stream.h"
 
 #include "base/alloc.h"
-#include "base/text.h"
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>

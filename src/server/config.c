@@ -4,7 +4,6 @@
 #include "base/sized.h"
 #include "conn/deflate.h"
 #include "conn/queue.h"
-#include "wire/origin.h"
 
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include <tws/pair.h>
 
 #include "base/sized.h"
-#include "base/text.h"
 #include "conn/codec.h"
 #include "conn/queue.h"
 #include "server/request.h"

@@ -368,7 +368,7 @@ static void begin_drain_locked(tws_server *s, tws_ms ms)
     server_peers_close_locked(s, ms > 0 ? ms : 0);
 }
 
-/* The last call to leave joins the threads. */
+/* The other calls may return. */
 static void end_drain(tws_server *s)
 {
     pthread_mutex_lock(&s->mu);

@@ -74,7 +74,6 @@ struct tws_server {
     uint32_t open, handshaking;       /* mu: by stage; handshaking from the accept on */
     bool draining;                    /* mu: new peers are cut, new connections closed */
     bool cutting;                     /* mu: time is up for everybody */
-    uint32_t drains;                  /* mu: calls in progress */
     bool drained;                     /* mu */
     bool was_cut;                     /* mu: a connection had to be cut */
     struct task_queue drain_done;     /* mu */
