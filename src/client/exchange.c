@@ -20,7 +20,7 @@ static bool is_credential(struct wire_text name)
 }
 
 /* What of the caller's headers goes to this host: credentials only to the one that was named. */
-static size_t choose_headers(const struct dial *d, struct handshake_header *out)
+static size_t choose_headers(const struct dial *d, tws_header *out)
 {
     size_t n = 0;
 
@@ -29,15 +29,14 @@ static size_t choose_headers(const struct dial *d, struct handshake_header *out)
 
         if (!d->trusted && is_credential(name))
             continue;
-        out[n++] = (struct handshake_header){d->o.headers[i].name, d->o.headers[i].value};
+        out[n++] = d->o.headers[i];
     }
     if (d->trusted && d->o.cookie)
-        out[n++] = (struct handshake_header){"Cookie", d->o.cookie};
+        out[n++] = (tws_header){"Cookie", d->o.cookie};
     return n;
 }
 
-static void make_offer(struct dial *d, struct handshake_offer *offer,
-                       struct handshake_header *headers)
+static void make_offer(struct dial *d, struct handshake_offer *offer, tws_header *headers)
 {
     *offer = (struct handshake_offer){.url = &d->url,
                                       .key = d->nonce,
@@ -54,8 +53,7 @@ static void make_offer(struct dial *d, struct handshake_offer *offer,
 static char *write_request(struct dial *d, size_t *len)
 {
     struct handshake_offer offer;
-    struct handshake_header *headers =
-        base_alloc(d->allocator, (d->o.header_count + 1) * sizeof *headers);
+    tws_header *headers = base_alloc(d->allocator, (d->o.header_count + 1) * sizeof *headers);
     char *text = NULL;
     ptrdiff_t n;
 

@@ -135,7 +135,7 @@ static bool has_authorization(const struct proxy_target *target)
 }
 
 /* The request in memory of its own, zero-terminated. 0, -ENOMEM or -EINVAL. */
-static int write_request(const struct proxy *p, const struct handshake_header *headers, size_t n,
+static int write_request(const struct proxy *p, const tws_header *headers, size_t n,
                          const struct proxy_target *target, char **out, size_t *len,
                          struct proxy_error *err)
 {
@@ -156,8 +156,7 @@ static int write_request(const struct proxy *p, const struct handshake_header *h
 static int ask(struct net_stream *st, const struct proxy *p, const struct proxy_target *target,
                int64_t deadline, struct proxy_error *err)
 {
-    struct handshake_header *headers =
-        base_alloc(p->allocator, (target->header_count + 1) * sizeof *headers);
+    tws_header *headers = base_alloc(p->allocator, (target->header_count + 1) * sizeof *headers);
     char *authorization = NULL, *request = NULL;
     size_t n = 0, len = 0;
     int r = -ENOMEM;
@@ -168,10 +167,10 @@ static int ask(struct net_stream *st, const struct proxy *p, const struct proxy_
         authorization = basic(p);
         if (authorization == NULL)
             goto out;
-        headers[n++] = (struct handshake_header){"Proxy-Authorization", authorization};
+        headers[n++] = (tws_header){"Proxy-Authorization", authorization};
     }
     for (size_t i = 0; i < target->header_count; i++)
-        headers[n++] = (struct handshake_header){target->headers[i].name, target->headers[i].value};
+        headers[n++] = target->headers[i];
     r = write_request(p, headers, n, target, &request, &len, err);
     if (r == 0 && target->on_head)
         target->on_head(true, request, len, target->on_head_arg);

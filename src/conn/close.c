@@ -76,7 +76,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
         struct conn_cause cause = {TWS_ERR_PROTOCOL, TWS_PHASE_READ, TWS_CAUSE_PEER, 0,
                                    "close frame with a code or reason that is not allowed"};
 
-        if (fault == WIRE_CLOSE_INVALID_DATA)
+        if (fault == TWS_CLOSE_INVALID_PAYLOAD)
             cause.code = TWS_ERR_UTF8;
         return conn_fail(c, &cause, (uint16_t)fault);
     }

@@ -35,8 +35,8 @@ tws_err conn_check_close(uint16_t *code, const char *reason, size_t *len)
 {
     *len = reason ? strlen(reason) : 0;
     if (*code == 0)
-        *code = WIRE_CLOSE_NO_STATUS;
-    if (*code != WIRE_CLOSE_NO_STATUS && !wire_close_code_sendable(*code))
+        *code = TWS_CLOSE_NO_STATUS;
+    if (*code != TWS_CLOSE_NO_STATUS && !wire_close_code_sendable(*code))
         return TWS_ERR_CLOSE_CODE;
     if (*len > WIRE_CLOSE_REASON_MAX)
         return TWS_ERR_CONTROL_SIZE;

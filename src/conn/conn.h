@@ -574,7 +574,7 @@ void conn_farewell_read(tws_conn *c);
 
 /* ---- close_code.c ---- */
 
-/* Of what tws_close() and others take. 0 becomes WIRE_CLOSE_NO_STATUS; *len is the reason's. */
+/* Of what tws_close() and others take. 0 becomes TWS_CLOSE_NO_STATUS; *len is the reason's. */
 tws_err conn_check_close(uint16_t *code, const char *reason, size_t *len);
 
 /* ---- close.c ---- */

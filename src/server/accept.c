@@ -76,7 +76,7 @@ static void refuse_tls(struct task_socket *sock)
 static void refuse_plain(struct acceptor *a, struct task_socket *sock,
                          const struct server_refusal *why)
 {
-    static const struct handshake_header retry[] = {{"Retry-After", "1"}};
+    static const tws_header retry[] = {{"Retry-After", "1"}};
     char body[96];
     struct handshake_response r = {.status = why->status,
                                    .server = a->s->cfg->server_name,

@@ -59,8 +59,8 @@ static bool owned_by_library(struct wire_text name)
 
 tws_err tws_reply_header(tws_reply *a, const char *name, const char *value)
 {
-    struct handshake_header *grown;
-    struct handshake_header h;
+    tws_header *grown;
+    tws_header h;
 
     if (!name || !value || !token_valid(wire_text_of(name)) ||
         !token_value_valid(wire_text_of(value)) || owned_by_library(wire_text_of(name)) ||

@@ -37,7 +37,7 @@ struct tws_reply {
     const struct http_head *head; /* to see which subprotocols are offered */
     const uint8_t *head_buf;
     int status; /* 0: not set */
-    struct handshake_header *headers;
+    tws_header *headers;
     size_t nheaders;
     char *type;
     void *body;

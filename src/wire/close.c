@@ -29,17 +29,17 @@ int wire_close_parse(const uint8_t *payload, size_t len, uint16_t *code, const u
 {
     *reason = payload;
     *reason_len = 0;
-    *code = len == 0 ? WIRE_CLOSE_NO_STATUS : 0;
+    *code = len == 0 ? TWS_CLOSE_NO_STATUS : 0;
     if (len == 0)
         return 0;
     if (len < 2)
-        return WIRE_CLOSE_PROTOCOL_ERROR;
+        return TWS_CLOSE_PROTOCOL_ERROR;
 
     *code = (uint16_t)(payload[0] << 8 | payload[1]);
     if (len > WIRE_CLOSE_PAYLOAD_MAX || !wire_close_code_receivable(*code))
-        return WIRE_CLOSE_PROTOCOL_ERROR;
+        return TWS_CLOSE_PROTOCOL_ERROR;
     if (!wire_utf8_valid(payload + 2, len - 2))
-        return WIRE_CLOSE_INVALID_DATA;
+        return TWS_CLOSE_INVALID_PAYLOAD;
     *reason = payload + 2;
     *reason_len = len - 2;
     return 0;
@@ -48,7 +48,7 @@ int wire_close_parse(const uint8_t *payload, size_t len, uint16_t *code, const u
 size_t wire_close_write(uint8_t out[WIRE_CLOSE_PAYLOAD_MAX], uint16_t code, const char *reason,
                         size_t reason_len)
 {
-    if (code == WIRE_CLOSE_NO_STATUS)
+    if (code == TWS_CLOSE_NO_STATUS)
         return 0;
     out[0] = (uint8_t)(code >> 8);
     out[1] = (uint8_t)code;

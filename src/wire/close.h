@@ -8,23 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum wire_close_code {
-    WIRE_CLOSE_NORMAL = 1000,
-    WIRE_CLOSE_GOING_AWAY = 1001,
-    WIRE_CLOSE_PROTOCOL_ERROR = 1002,
-    WIRE_CLOSE_UNSUPPORTED_DATA = 1003,
-    WIRE_CLOSE_NO_STATUS = 1005, /* never on the wire: the peer's close frame was empty */
-    WIRE_CLOSE_ABNORMAL = 1006,  /* never on the wire: there was no close frame */
-    WIRE_CLOSE_INVALID_DATA = 1007,
-    WIRE_CLOSE_POLICY_VIOLATION = 1008,
-    WIRE_CLOSE_TOO_BIG = 1009,
-    WIRE_CLOSE_MISSING_EXTENSION = 1010,
-    WIRE_CLOSE_INTERNAL_ERROR = 1011,
-    WIRE_CLOSE_SERVICE_RESTART = 1012,
-    WIRE_CLOSE_TRY_AGAIN_LATER = 1013,
-    WIRE_CLOSE_BAD_GATEWAY = 1014,
-    WIRE_CLOSE_TLS_HANDSHAKE = 1015 /* never on the wire */
-};
+#include <tws/types.h>
 
 #define WIRE_CLOSE_PAYLOAD_MAX 125
 #define WIRE_CLOSE_REASON_MAX 123
@@ -39,7 +23,7 @@ bool wire_close_code_sendable(uint16_t code);
  * Reads the (unmasked) payload of a close frame. Returns 0, or the code to fail the connection
  * with: 1002 for a one byte or too long body or a code that may not be sent, 1007 for a reason
  * that is not UTF-8.
- * *code is the code as received, WIRE_CLOSE_NO_STATUS for an empty payload, 0 when there were not
+ * *code is the code as received, TWS_CLOSE_NO_STATUS for an empty payload, 0 when there were not
  * enough bytes for one; on a fault it is only good for a log. *reason points into payload and is
  * not terminated; with a fault it is empty.
  */
@@ -47,7 +31,7 @@ int wire_close_parse(const uint8_t *payload, size_t len, uint16_t *code, const u
                      size_t *reason_len);
 
 /*
- * Writes the payload of a close frame and returns its size. WIRE_CLOSE_NO_STATUS makes the empty
+ * Writes the payload of a close frame and returns its size. TWS_CLOSE_NO_STATUS makes the empty
  * payload, whatever the reason. The caller has checked the code, and that the reason is UTF-8 of
  * at most WIRE_CLOSE_REASON_MAX bytes; a longer one is cut at a character.
  */

@@ -32,12 +32,6 @@ bool handshake_key_valid(struct wire_text key);
 /* Sec-WebSocket-Accept that answers a key (RFC 6455 4.2.2 item 5.4). */
 void handshake_accept(char accept[HANDSHAKE_ACCEPT_LEN], const char key[HANDSHAKE_KEY_LEN]);
 
-/* A field that a caller adds to a message. Terminated strings. */
-struct handshake_header {
-    const char *name;
-    const char *value;
-};
-
 /* Server. */
 
 enum handshake_verdict {
@@ -130,11 +124,11 @@ ptrdiff_t handshake_write_parsed(char *out, size_t cap, const struct handshake_p
 
 /* The 101 response. */
 struct handshake_switch {
-    struct wire_text key;                   /* of the request */
-    const char *protocol;                   /* NULL: none */
-    const char *extensions;                 /* value of Sec-WebSocket-Extensions; NULL: none */
-    const char *server;                     /* value of Server; NULL: none */
-    const struct handshake_header *headers; /* written in this order; names may repeat */
+    struct wire_text key;      /* of the request */
+    const char *protocol;      /* NULL: none */
+    const char *extensions;    /* value of Sec-WebSocket-Extensions; NULL: none */
+    const char *server;        /* value of Server; NULL: none */
+    const tws_header *headers; /* written in this order; names may repeat */
     size_t nheaders;
 };
 
@@ -149,7 +143,7 @@ struct handshake_response {
     const void *body;         /* NULL with body_len > 0: the caller sends the body after the head */
     size_t body_len;
     bool is_head; /* leave the body out, keep its length */
-    const struct handshake_header *headers;
+    const tws_header *headers;
     size_t nheaders;
 };
 
@@ -163,9 +157,9 @@ struct handshake_offer {
     const char *host;             /* instead of the address's; NULL: from the address */
     const char *const *protocols; /* in order of preference */
     size_t nprotocols;
-    const char *extensions;                 /* value of Sec-WebSocket-Extensions; NULL: none */
-    const char *origin;                     /* NULL: none */
-    const struct handshake_header *headers; /* written in this order; names may repeat */
+    const char *extensions;    /* value of Sec-WebSocket-Extensions; NULL: none */
+    const char *origin;        /* NULL: none */
+    const tws_header *headers; /* written in this order; names may repeat */
     size_t nheaders;
 };
 
@@ -176,7 +170,7 @@ ptrdiff_t handshake_write_request(char *out, size_t cap, const struct handshake_
 
 /* CONNECT host:port for a proxy (RFC 9110 9.3.6). `headers` may hold Proxy-Authorization. */
 ptrdiff_t handshake_write_connect(char *out, size_t cap, const struct wire_url *url,
-                                  const struct handshake_header *headers, size_t nheaders);
+                                  const tws_header *headers, size_t nheaders);
 
 /* Asked for each extension of the answer in order; false refuses it. Walking the parameters uses
  * up `ext`. */

@@ -15,7 +15,7 @@ static void put_string_field(struct wire_out *out, const char *name, const char 
     put_field(out, name, wire_text_of(value));
 }
 
-static bool has_header(const struct handshake_header *headers, size_t n, const char *name)
+static bool has_header(const tws_header *headers, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (wire_text_is(wire_text_of(headers[i].name), name))
@@ -31,7 +31,7 @@ static bool forbidden(struct wire_text name)
            wire_text_is(name, "Host") || wire_text_starts(name, "Sec-WebSocket-");
 }
 
-static enum handshake_fault check_headers(const struct handshake_header *headers, size_t n)
+static enum handshake_fault check_headers(const tws_header *headers, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!token_valid(wire_text_of(headers[i].name)))
@@ -44,7 +44,7 @@ static enum handshake_fault check_headers(const struct handshake_header *headers
     return HANDSHAKE_OK;
 }
 
-static void put_headers(struct wire_out *out, const struct handshake_header *headers, size_t n)
+static void put_headers(struct wire_out *out, const tws_header *headers, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         put_string_field(out, headers[i].name, headers[i].value);
@@ -74,8 +74,8 @@ static bool value_valid(const char *value)
     return value == NULL || token_value_valid(wire_text_of(value));
 }
 
-static void put_server(struct wire_out *out, const char *server,
-                       const struct handshake_header *headers, size_t n)
+static void put_server(struct wire_out *out, const char *server, const tws_header *headers,
+                       size_t n)
 {
     if (server != NULL && !has_header(headers, n, "Server"))
         put_string_field(out, "Server", server);
@@ -296,7 +296,7 @@ ptrdiff_t handshake_write_request(char *out, size_t cap, const struct handshake_
 }
 
 ptrdiff_t handshake_write_connect(char *out, size_t cap, const struct wire_url *url,
-                                  const struct handshake_header *headers, size_t nheaders)
+                                  const tws_header *headers, size_t nheaders)
 {
     struct wire_out w = {out, cap, 0};
     enum handshake_fault fault = check_headers(headers, nheaders);

@@ -53,7 +53,7 @@ static void test_empty_body(void **state)
 
     (void)state;
     assert_int_equal(wire_close_parse(NULL, 0, &code, &reason, &reason_len), 0);
-    assert_int_equal(code, WIRE_CLOSE_NO_STATUS);
+    assert_int_equal(code, TWS_CLOSE_NO_STATUS);
     assert_int_equal(reason_len, 0);
 }
 
@@ -155,7 +155,7 @@ static void test_write(void **state)
     memset(text, 'x', sizeof(text));
     guard_open(&g, WIRE_CLOSE_PAYLOAD_MAX);
     out = guard_tail(&g, NULL, WIRE_CLOSE_PAYLOAD_MAX);
-    assert_int_equal(wire_close_write(out, WIRE_CLOSE_NO_STATUS, "ignored", 7), 0);
+    assert_int_equal(wire_close_write(out, TWS_CLOSE_NO_STATUS, "ignored", 7), 0);
     assert_int_equal(wire_close_write(out, 1001, NULL, 0), 2);
     assert_memory_equal(out, "\x03\xe9", 2);
     assert_int_equal(wire_close_write(out, 4000, "bye", 3), 5);

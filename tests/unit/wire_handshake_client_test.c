@@ -77,7 +77,7 @@ static void test_request_lines(void **state)
 static void test_whole_request(void **state)
 {
     const char *const protocols[] = {"v2.chat", "v1.chat"};
-    const struct handshake_header headers[] = {
+    const tws_header headers[] = {
         {"Cookie", "a=1; b=2"}, {"authorization", "Bearer x"}, {"X-A", "1"}, {"X-A", "2"}};
     const struct wire_url url = url_of("wss://user:pw@h:8443/chat");
     const struct handshake_offer offer = {
@@ -150,7 +150,7 @@ static void test_request_is_examined(void **state)
 static void test_bad_headers(void **state)
 {
     static const struct {
-        struct handshake_header header;
+        tws_header header;
         enum handshake_fault fault;
     } table[] = {
         {{"X", "a\nX-Evil: 1"}, HANDSHAKE_FAULT_VALUE},
@@ -187,7 +187,7 @@ static void test_bad_headers(void **state)
     }
 
     /* Origin as an ordinary header is fine when it is the only one. */
-    const struct handshake_header own = {"Origin", "http://h"};
+    const tws_header own = {"Origin", "http://h"};
     const struct handshake_offer offer = {.url = &url, .key = key, .headers = &own, .nheaders = 1};
 
     assert_true(handshake_write_request(out, sizeof out, &offer) > 0);
@@ -242,7 +242,7 @@ static void test_connect(void **state)
         {"ws://[::1]:9001/", "[::1]:9001"},
         {"ws://user:pw@h:1/x?y", "h:1"}, /* the origin's credentials are not the proxy's */
     };
-    const struct handshake_header auth = {"Proxy-Authorization", "Basic eDp5"};
+    const tws_header auth = {"Proxy-Authorization", "Basic eDp5"};
     const struct wire_url local = url_of("ws+unix:/run/x");
     char expected[256];
     char out[256];

@@ -46,7 +46,7 @@ static void assert_writes(writer *write, const void *what, const char *expected)
 
 static void test_switch(void **state)
 {
-    const struct handshake_header headers[] = {
+    const tws_header headers[] = {
         {"Set-Cookie", "a=1; Path=/"}, {"Set-Cookie", "b=2"}, {"X-Empty", ""}};
     struct handshake_switch s = {.key = wire_text_of(key)};
 
@@ -79,9 +79,8 @@ static void test_switch(void **state)
 
 static void test_responses(void **state)
 {
-    const struct handshake_header retry[] = {{"Retry-After", "5"}};
-    const struct handshake_header own[] = {
-        {"content-type", "text/html"}, {"allow", "GET"}, {"server", "mine"}};
+    const tws_header retry[] = {{"Retry-After", "5"}};
+    const tws_header own[] = {{"content-type", "text/html"}, {"allow", "GET"}, {"server", "mine"}};
     const struct {
         struct handshake_response r;
         const char *text;
@@ -126,7 +125,7 @@ static void test_responses(void **state)
 
 /* B166 at the server's end: neither a header nor anything else a caller gives may start a line. */
 static const struct {
-    struct handshake_header header;
+    tws_header header;
     enum handshake_fault fault;
 } bad_headers[] = {
     {{"X", "a\nX-Evil: 1"}, HANDSHAKE_FAULT_VALUE},
@@ -156,7 +155,7 @@ static void test_bad_headers(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(bad_headers); i++) {
-        const struct handshake_header headers[] = {{"Fine", "yes"}, bad_headers[i].header};
+        const tws_header headers[] = {{"Fine", "yes"}, bad_headers[i].header};
         const struct handshake_switch s = {
             .key = wire_text_of(key), .headers = headers, .nheaders = 2};
         const struct handshake_response r = {.status = 403, .headers = headers, .nheaders = 2};

@@ -121,7 +121,7 @@ static void add_close(struct run *r, struct rng *rng, bool masked)
     struct wire_frame f = {.opcode = WIRE_CLOSE, .fin = true, .masked = masked};
     uint8_t *p = take_payload(r, WIRE_CLOSE_PAYLOAD_MAX);
 
-    f.len = wire_close_write(p, rng_below(rng, 4) ? 1000 : WIRE_CLOSE_NO_STATUS, "done", 4);
+    f.len = wire_close_write(p, rng_below(rng, 4) ? 1000 : TWS_CLOSE_NO_STATUS, "done", 4);
     add_frame(r, rng, f, p);
 }
 
@@ -182,7 +182,7 @@ static void frame_ends(struct receiver *in, const struct run *r)
 
         assert_int_equal(
             wire_close_parse(s->payload, (size_t)s->f.len, &code, &reason, &reason_len), 0);
-        assert_int_equal(code, s->f.len ? 1000 : WIRE_CLOSE_NO_STATUS);
+        assert_int_equal(code, s->f.len ? 1000 : TWS_CLOSE_NO_STATUS);
         assert_int_equal(reason_len, s->f.len ? 4 : 0);
     }
 }
