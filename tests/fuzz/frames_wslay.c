@@ -175,18 +175,37 @@ static bool forgiven(const struct seen *ours, const struct seen *other)
 }
 
 static void ask_other(struct other *o, const uint8_t *in, size_t len, uint8_t settings,
-                      uint8_t cuts)
+                      struct fuzz_cuts cuts)
 {
     memset(o, 0, sizeof *o);
     o->in = in;
     o->len = len;
-    o->cuts = fuzz_cuts_of(cuts);
+    o->cuts = cuts;
     run_other(o, settings & 1);
 }
 
-static bool same_codes(const struct seen *a, const struct seen *b)
+static bool codes_agree(const struct seen *ours, const struct seen *other)
 {
-    return a->received == b->received && a->sent == b->sent;
+    if (ours->received == other->received && ours->sent == other->sent)
+        return true;
+    return forgiven(ours, other);
+}
+
+/*
+ * A close frame that comes in pieces: wslay leaves out the first two bytes of each piece, not of the
+ * frame only, when it looks whether the reason is UTF-8. So it gets all at once, and, since it receives
+ * by 4,096 bytes, in pieces that end elsewhere.
+ */
+static bool agree_uncut(const struct seen *ours, struct other *o, uint8_t settings)
+{
+    static const size_t pieces[] = {0, 3000};
+
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        ask_other(o, o->in, o->len, settings, fuzz_cuts_each(pieces[i]));
+        if (codes_agree(ours, &o->seen))
+            return true;
+    }
+    return false;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -203,23 +222,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(longer, in.at, in.left);
     memset(&ours, 0, sizeof ours);
     run_ours(&ours, settings & 1, in.at, in.left, settings >> 1);
-    ask_other(&other, longer, in.left, settings, cuts);
+    ask_other(&other, longer, in.left, settings, fuzz_cuts_of(cuts));
     if ((ours.sent == 1002 || ours.sent == 1009) && other.seen.sent == 0) {
         /* We see from the first bytes of a header what it sees when it is whole, and from a whole
          * one that the message is too long, which it sees when there is more. */
-        ask_other(&other, longer, in.left + WIRE_FRAME_HEADER_MAX, settings, cuts);
+        ask_other(&other, longer, in.left + WIRE_FRAME_HEADER_MAX, settings, fuzz_cuts_of(cuts));
     }
-    free(longer);
     n = ours.messages;
     FUZZ_CHECK(n == other.seen.messages);
     FUZZ_CHECK(memcmp(ours.sums, other.seen.sums, n * sizeof ours.sums[0]) == 0);
     FUZZ_CHECK(memcmp(ours.opcodes, other.seen.opcodes, n) == 0);
     FUZZ_CHECK(ours.pings == other.seen.pings && ours.ping_sum == other.seen.ping_sum);
-    if (!same_codes(&ours, &other.seen) && !forgiven(&ours, &other.seen)) {
+    if (!codes_agree(&ours, &other.seen) && !agree_uncut(&ours, &other, settings)) {
         fprintf(stderr, "received %u and %u, sent %u and %u\n", ours.received, other.seen.received,
                 ours.sent, other.seen.sent);
         abort();
     }
+    free(longer);
     return 0;
 }
 

@@ -92,20 +92,27 @@ static inline uint32_t fuzz_random(uint32_t *state, uint32_t n)
 
 /* Where a stream of bytes is cut into pieces. */
 struct fuzz_cuts {
-    uint8_t style; /* 0: nowhere; 1: behind each byte; else at random, in pieces below 2^style */
+    uint8_t style; /* 0: by size; 1: behind each byte; else at random, in pieces below 2^style */
     uint32_t state;
     uint32_t count;
+    size_t size; /* 0: nowhere */
 };
 
 static inline struct fuzz_cuts fuzz_cuts_of(uint8_t byte)
 {
-    return (struct fuzz_cuts){byte & 15, 0x9e3779b9u ^ byte, 0};
+    return (struct fuzz_cuts){byte & 15, 0x9e3779b9u ^ byte, 0, 0};
+}
+
+/* Pieces of one size. */
+static inline struct fuzz_cuts fuzz_cuts_each(size_t size)
+{
+    return (struct fuzz_cuts){0, 0, 0, size};
 }
 
 static inline size_t fuzz_next_cut(struct fuzz_cuts *cuts)
 {
     if (cuts->style == 0)
-        return SIZE_MAX;
+        return cuts->size > 0 ? cuts->size : SIZE_MAX;
     if (++cuts->count > FUZZ_PIECES)
         return FUZZ_LARGE_PIECE;
     if (cuts->style == 1)
