@@ -49,9 +49,11 @@ typedef struct tws_conn_options {
     /* TWS_ERR_SLOW, 1008: average bytes per second of a frame that has been incomplete for 30 s;
      * default 64; 0: no limit. */
     uint32_t min_rate;
-    bool join_replies;  /* see tws_write_message(); default true where a server watches over it */
-    bool no_utf8_check; /* text goes unchecked both ways, against RFC 6455; default false */
-    bool tcp_delay;     /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
+    bool join_replies; /* see tws_write_message(); default true where a server watches over it */
+    /* Text goes unchecked both ways, against RFC 6455, but for prepared messages and what a hub
+     * publishes, which many connections share; default false. */
+    bool no_utf8_check;
+    bool tcp_delay; /* leave Nagle's algorithm on; default false: TCP_NODELAY is set */
     /* tws_handoff_send() of another thread need not wait for the next message; costs a kernel thread's
      * connection over TCP a descriptor, and a system call for each receive; default false. */
     bool handoff;

@@ -71,6 +71,9 @@ TWS_API ptrdiff_t tws_request_param(const tws_request *r, const char *name, char
 /**
  * Finds the first header of a name.
  *
+ * Host, where a hook sees it, is one and well formed: a name or an address, and perhaps a port. It may
+ * be empty or missing in a request for a page, and is missing only from HTTP/1.0.
+ *
  * @param r the request
  * @param name compared without regard to case
  * @return the value without blanks around it, valid as long as r; NULL when there is none.
@@ -383,7 +386,7 @@ TWS_API void tws_server_options_init_sized(tws_server_options *opt, size_t size)
 /**
  * Listens on all addresses and begins to accept, on a thread of its own.
  *
- * @param out set to the server before the first hook or handler can run
+ * @param out set to the server before the first hook or handler can run; NULL on failure
  * @param opt the options; copied, strings too. on_connection or events, and at least one address, are
  *        needed.
  * @param error filled on failure when not NULL; its text names the address
