@@ -158,7 +158,7 @@ static enum upgrade_end ask_page_hook(struct handshake *h)
 
     if (o->on_page && o->on_page(h->request, &h->reply, o->hook_arg)) {
         h->status = h->reply.status ? h->reply.status : 200;
-        return ended(h, UPGRADE_PAGE, "the request was plain HTTP");
+        return ended(h, UPGRADE_PAGE, "by on_page");
     }
     reply_clear(&h->reply);
     return refuse(h, UPGRADE_REQUIRED);

@@ -363,6 +363,8 @@ static void test_pages(void **state)
     assert_string_equal(strstr(answer, "\r\n\r\n") + 4, "no such page\n");
     WAIT_FOR((tws_server_get_stats(s.server, &st), st.pages == 4));
     assert_int_equal(seen.error.code, TWS_ERR_NOT_UPGRADE);
+    assert_string_equal(seen.error.text,
+                        "the request was plain HTTP and has been answered: 404, by on_page");
     assert_int_equal(
         client_http(s.address, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", answer, sizeof answer),
         426);
