@@ -230,11 +230,11 @@ TWS_API tws_err tws_writev_message(tws_conn *c, tws_opcode opcode, const struct 
  *
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
- * @param w set to the writer
+ * @param w set to the writer; NULL on failure
  * @return TWS_OK; TWS_ERR_MEMORY; TWS_ERR_STATE when this thread has one open already; else as
  *         tws_write_message().
  * Threads: any; the writer itself is used by the thread that opened it.
- * Ownership: close every writer with tws_writer_close(), also after an error.
+ * Ownership: tws_writer_close(), also when tws_writer_write() has failed.
  * RFC: 6455 5.4
  */
 TWS_API tws_err tws_next_writer(tws_conn *c, tws_opcode opcode, tws_writer **w);

@@ -111,10 +111,10 @@ TWS_API tws_err tws_write_message_as(tws_conn *c, tws_opcode opcode, tws_compres
  * @param c the connection
  * @param opcode TWS_TEXT or TWS_BINARY
  * @param mode how, for this message
- * @param w set to the writer
+ * @param w set to the writer; NULL on failure
  * @return as tws_next_writer().
  * Threads: any; the writer itself is used by the thread that opened it.
- * Ownership: close every writer with tws_writer_close(), also after an error.
+ * Ownership: tws_writer_close(), also when tws_writer_write() has failed.
  * RFC: 7692 7.2.1
  */
 TWS_API tws_err tws_next_writer_as(tws_conn *c, tws_opcode opcode, tws_compression mode,

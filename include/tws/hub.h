@@ -65,7 +65,7 @@ typedef struct tws_hub_options {
      * most 7; 0: none, the publisher does all of it.
      */
     int workers;
-    uint32_t spread;     /* members per thread that helps; default 256 */
+    uint32_t spread;     /* members per thread that helps; default 256; 0 counts as 1 */
     uint32_t max_rooms;  /* TWS_ERR_STATE; default 0: no limit */
     uint32_t max_joined; /* rooms of one connection; TWS_ERR_STATE; default 1,024; 0: no limit */
     const tws_allocator *allocator; /* default NULL: malloc; must outlive hub and members */

@@ -24,7 +24,7 @@ extern "C" {
  * Each connection's SSL gets its host as SNI, no renegotiation, and buffers that are released when
  * idle.
  *
- * @param out set to it, with one reference
+ * @param out set to it, with one reference; NULL on failure
  * @param ctx the context
  * @param server whether it is for servers or for clients
  * @return TWS_OK; TWS_ERR_ARGUMENT; TWS_ERR_MEMORY.
@@ -39,7 +39,7 @@ TWS_API tws_err tws_tls_from_ctx(tws_tls **out, SSL_CTX *ctx, bool server);
  * Like tws_upgrade(), but the TLS handshake on ssl is done already. The SSL's BIOs are replaced, so
  * they must hold no bytes of their own: socket BIOs of fd do not.
  *
- * @param out set to the connection, with one reference
+ * @param out set to the connection, with one reference; NULL on failure
  * @param ssl after its handshake, in the server's role; nobody else uses it any more
  * @param fd its socket
  * @param buffered bytes already read from ssl (decrypted), or NULL; copied

@@ -241,8 +241,8 @@ struct tws_events;          /* event.h */
 typedef struct tws_upgrade_options {
     size_t size;              /* set by the initialiser */
     tws_ms handshake_timeout; /* for the whole of it, however it drips; default 10,000 */
-    uint32_t max_head_bytes;  /* request line and headers; default 16,384; at most 65,535 */
-    uint32_t max_head_fields; /* header lines; default 100; at most 1,000 */
+    uint32_t max_head_bytes;  /* request line and headers; default 16,384; 256 to 65,535 */
+    uint32_t max_head_fields; /* header lines; default 100; 8 to 1,000 */
     bool any_origin;          /* do not look at Origin; default false */
     /*
      * Origins allowed besides the server's own ("http://" and the Host header). Behind a proxy that
@@ -292,7 +292,7 @@ TWS_API void tws_upgrade_options_init_sized(tws_upgrade_options *opt, size_t siz
  * giving back the last reference of an open connection cuts it. For a request that has been parsed
  * already see tws_upgrade_parsed().
  *
- * @param out set to the connection, with one reference
+ * @param out set to the connection, with one reference; NULL on failure
  * @param fd the socket; its blocking mode may be changed
  * @param buffered bytes already read from fd, or NULL; copied; frames may follow the request
  * @param buffered_len how many; at most max_head_bytes and 16,383
@@ -343,18 +343,21 @@ typedef struct tws_server_options {
     uint32_t max_per_address; /* connections of one IP address; default 0: no limit; 503.
                                  Peers on Unix sockets are not counted. */
     tws_threads threads;      /* default TWS_THREADS_KERNEL */
-    uint32_t carriers;        /* pthreads that run light threads; default 0: one per core */
-    size_t stack_size;        /* of a connection's thread; default 0: 256 KiB, light 64 KiB */
-    bool measure_stacks;      /* light: fill stacks with a pattern to see how deep they are used;
-                                 see tws_server_stats.deepest_stack; slow; default false */
-    bool no_spread;           /* leave threads to the scheduler instead of one core each in turn */
-    bool
-        no_pause; /* light: with much traffic on many connections carriers pause, half a millisecond
-                      at most, so that some events come together; true: never; default false */
+    /* Pthreads that run light threads, at most 1,024; default 0: one per core. */
+    uint32_t carriers;
+    /* Of a connection's thread, at least 16 KiB; default 0: 256 KiB, light 64 KiB. */
+    size_t stack_size;
+    /* Light: fill stacks with a pattern to see how deep they are used, see
+     * tws_server_stats.deepest_stack; slow; default false. */
+    bool measure_stacks;
+    bool no_spread; /* leave threads to the scheduler instead of one core each in turn */
+    /* Light: with much traffic on many connections carriers pause, half a millisecond at most, so
+     * that some events come together. True: never; default false. */
+    bool no_pause;
     tws_log_fn log; /* default NULL */
     void *log_arg;
-    tws_tls
-        *tls; /* wss: certificates, see tls.h; default NULL: upgrade.tls. A reference is taken. */
+    /* wss: certificates, see tls.h; default NULL: upgrade.tls. A reference is taken. */
+    tws_tls *tls;
     tws_upgrade_options upgrade;
     /* Opening handshakes in progress, TLS included; more are answered with 503 (over TLS: the alert
      * internal_error); default 4,096; 0: no limit. */

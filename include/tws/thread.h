@@ -52,12 +52,12 @@ typedef struct tws_group tws_group;
 typedef struct tws_group_options {
     size_t size;         /* set by the initialiser */
     tws_threads threads; /* default TWS_THREADS_KERNEL */
-    uint32_t carriers;   /* pthreads that run light threads; default 0: one per core */
-    size_t stack_size;   /* default 0: 256 KiB, light 64 KiB */
-    bool no_spread; /* leave kernel threads to the scheduler instead of one core each in turn */
-    bool
-        no_pause; /* light: with much traffic on many connections carriers pause, half a millisecond
-                      at most, so that some events come together; true: never; default false */
+    uint32_t carriers; /* pthreads that run light threads, at most 1,024; default 0: one per core */
+    size_t stack_size; /* at least 16 KiB; default 0: 256 KiB, light 64 KiB */
+    bool no_spread;    /* leave kernel threads to the scheduler instead of one core each in turn */
+    /* Light: with much traffic on many connections carriers pause, half a millisecond at most, so
+     * that some events come together. True: never; default false. */
+    bool no_pause;
     const tws_allocator *allocator; /* default NULL: malloc; must outlive the group */
     uint64_t reserved[8];
 } tws_group_options;

@@ -132,7 +132,7 @@ TWS_API void tws_tls_client_options_init_sized(tws_tls_client_options *opt, size
 /**
  * Makes the TLS side of servers: reads certificates and keys and checks that they fit together.
  *
- * @param out set to it, with one reference
+ * @param out set to it, with one reference; NULL on failure
  * @param opt the options; copied, with the bytes of PEM in memory; files are read now, and again by
  *        tws_tls_reload()
  * @param error filled on failure when not NULL; its text names the file and what is wrong with it
@@ -150,7 +150,7 @@ TWS_API tws_err tws_tls_server_new(tws_tls **out, const tws_tls_server_options *
 /**
  * Makes the TLS side of clients.
  *
- * @param out set to it, with one reference
+ * @param out set to it, with one reference; NULL on failure
  * @param opt the options, or NULL for the defaults; copied, with the bytes of PEM in memory
  * @param error filled on failure when not NULL; its text names the file and what is wrong with it
  * @return as tws_tls_server_new().

@@ -68,7 +68,7 @@ TWS_API bool tws_is_upgrade_request(const char *method, const tws_header *header
  * answer is sent on fd. tws_conn_request() has the request afterwards. To do the same over TLS, set
  * `parsed` in the options of tws_upgrade_ssl().
  *
- * @param out set to the connection, with one reference
+ * @param out set to the connection, with one reference; NULL on failure
  * @param fd the socket; its blocking mode may be changed. `tls` of the options is not used.
  * @param buffered bytes already read from fd behind the request's head, or NULL; copied
  * @param buffered_len how many; at most 16,383
@@ -138,7 +138,7 @@ TWS_API bool tws_verdict_header_at(const tws_verdict *v, size_t index, const cha
  * The body to answer with.
  *
  * @param v the verdict
- * @param len set to its length; 0 for a 101, and for an answer to HEAD
+ * @param len set to its length, 0 for a 101 and for an answer to HEAD; may be NULL
  * @return the bytes, with a zero behind them, valid as long as v; never NULL.
  * Threads: any.
  */

@@ -10,7 +10,6 @@
 /* One of a light thread has room for a small request behind it. */
 #define LIGHT_BLOCK ((sizeof(tws_conn) + 512 + 63) & ~(size_t)63)
 /* Of threads that belong to no server. */
-#define STACK_SIZE (256 * 1024)
 
 struct conn_env *conn_env_new(const tws_allocator *allocator, bool light)
 {
@@ -54,10 +53,7 @@ void conn_env_unref(struct conn_env *env)
 /* A connection that no server made: kernel threads of its own. */
 static int own_runtime_locked(struct conn_env *env)
 {
-    struct task_options t = {.kind = TASK_KERNEL,
-                             .stack_size = STACK_SIZE,
-                             .name = "tws-write",
-                             .allocator = env->allocator};
+    struct task_options t = {.kind = TASK_KERNEL, .name = "tws-write", .allocator = env->allocator};
     int r = task_runtime_new(&env->runtime, &t);
 
     env->runtime_own = r == 0;

@@ -96,6 +96,7 @@ tws_err tws_next_writer_as(tws_conn *c, tws_opcode opcode, tws_compression mode,
     tws_writer *w;
     tws_err err;
 
+    *out = NULL;
     if ((opcode != TWS_TEXT && opcode != TWS_BINARY) || mode < TWS_COMPRESS_AUTO ||
         mode > TWS_COMPRESS_ALWAYS)
         return TWS_ERR_ARGUMENT;

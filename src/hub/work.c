@@ -238,8 +238,7 @@ void hub_deliver(tws_hub *h, struct hub_room *r, struct room_publish **list, siz
 
 int hub_workers_init(struct hub_workers *w, const tws_allocator *a, uint32_t max)
 {
-    struct task_options opt = {
-        .kind = TASK_KERNEL, .stack_size = 256 * 1024, .name = "tws-hub", .allocator = a};
+    struct task_options opt = {.kind = TASK_KERNEL, .name = "tws-hub", .allocator = a};
     int r;
 
     memset(w, 0, sizeof *w);

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KERNEL_STACK (256 * 1024)
-#define LIGHT_STACK (64 * 1024)
 /* Before an address that is without TLS. */
 #define PLAIN "plain:"
 /* In place of an address: connections come in other ways. */
@@ -59,9 +57,9 @@ static const char *check(const tws_server_options *o)
         return "backlog is below 1";
     if (o->threads != TWS_THREADS_KERNEL && o->threads != TWS_THREADS_LIGHT)
         return "threads is neither kernel nor light";
-    if (o->carriers > 1024)
+    if (o->carriers > TASK_CARRIERS_MAX)
         return "more than 1,024 carriers";
-    if (o->stack_size > 0 && o->stack_size < 16384)
+    if (o->stack_size > 0 && o->stack_size < TASK_STACK_MIN)
         return "stack_size is below 16,384";
     return NULL;
 }
@@ -206,9 +204,8 @@ static tws_err start_accepting(tws_server *s, tws_error *e)
 
 static tws_err start_threads(tws_server *s, tws_error *e)
 {
-    bool light = s->opt.threads == TWS_THREADS_LIGHT;
-    struct task_options t = {.kind = light ? TASK_LIGHT : TASK_KERNEL,
-                             .stack_size = light ? LIGHT_STACK : KERNEL_STACK,
+    struct task_options t = {.kind = s->opt.threads == TWS_THREADS_LIGHT ? TASK_LIGHT : TASK_KERNEL,
+                             .stack_size = s->opt.stack_size,
                              .spread = !s->opt.no_spread,
                              .no_pause = s->opt.no_pause,
                              .carriers = s->opt.carriers,
@@ -217,11 +214,8 @@ static tws_err start_threads(tws_server *s, tws_error *e)
                              .on_stuck_arg = s,
                              .name = "tws-conn",
                              .allocator = server_allocator(s)};
-    int r;
+    int r = task_runtime_new(&s->runtime, &t);
 
-    if (s->opt.stack_size > 0)
-        t.stack_size = s->opt.stack_size;
-    r = task_runtime_new(&s->runtime, &t);
     if (r == -ENOMEM)
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     if (r < 0)

@@ -124,7 +124,8 @@ bool tws_verdict_header_at(const tws_verdict *v, size_t index, const char **name
 
 const void *tws_verdict_body(const tws_verdict *v, size_t *len)
 {
-    *len = v->h.answer_len - v->head.head_len;
+    if (len)
+        *len = v->h.answer_len - v->head.head_len;
     return v->h.answer + v->head.head_len;
 }
 

@@ -8,10 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define KERNEL_STACK ((size_t)256 * 1024)
-#define LIGHT_STACK ((size_t)64 * 1024)
-#define STACK_MIN ((size_t)16 * 1024)
-
 struct tws_group {
     const tws_allocator *allocator;
     struct task_runtime *runtime;
@@ -54,7 +50,8 @@ tws_err tws_group_new(tws_group **out, const tws_group_options *opt)
     if (opt)
         base_sized_take(&o, sizeof o, opt, opt->size);
     light = o.threads == TWS_THREADS_LIGHT;
-    if ((!light && o.threads != TWS_THREADS_KERNEL) || (o.stack_size && o.stack_size < STACK_MIN))
+    if ((!light && o.threads != TWS_THREADS_KERNEL) || o.carriers > TASK_CARRIERS_MAX ||
+        (o.stack_size && o.stack_size < TASK_STACK_MIN))
         return TWS_ERR_ARGUMENT;
     g = base_calloc(o.allocator, sizeof *g);
     if (!g)
@@ -67,8 +64,6 @@ tws_err tws_group_new(tws_group **out, const tws_group_options *opt)
                                 .carriers = o.carriers,
                                 .name = "tws-group",
                                 .allocator = o.allocator};
-    if (task.stack_size == 0)
-        task.stack_size = light ? LIGHT_STACK : KERNEL_STACK;
     r = task_runtime_new(&g->runtime, &task);
     if (r < 0) {
         base_free(g->allocator, g);

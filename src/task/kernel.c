@@ -24,6 +24,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#define KERNEL_STACK ((size_t)256 * 1024)
+
 /* ---- Threads ---- */
 
 struct kernel_runtime {
@@ -52,7 +54,7 @@ static int kernel_runtime_new(struct task_runtime **out, const struct task_optio
         return -ENOMEM;
     k->rt.allocator = opt->allocator;
     pthread_mutex_init(&k->rt.mu, NULL);
-    k->stack_size = opt->stack_size;
+    k->stack_size = opt->stack_size ? opt->stack_size : KERNEL_STACK;
     if (k->stack_size < (size_t)sysconf(_SC_THREAD_STACK_MIN))
         k->stack_size = (size_t)sysconf(_SC_THREAD_STACK_MIN);
     strncpy(k->name, opt->name, sizeof k->name - 1);
@@ -216,8 +218,6 @@ static int kernel_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
 
 /* ---- What blocks elsewhere and is not waited for ---- */
 
-#define BACKGROUND_STACK (256 * 1024)
-
 struct background {
     void (*fn)(void *);
     void *arg;
@@ -248,7 +248,7 @@ static int kernel_background(struct task_runtime *rt, void (*fn)(void *), void *
     b->fn = fn;
     b->arg = arg;
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, BACKGROUND_STACK);
+    pthread_attr_setstacksize(&attr, KERNEL_STACK);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -72,11 +72,14 @@ void task_queue_wake_all(struct task_queue *q);
 
 enum task_kind_id { TASK_KERNEL = 0, TASK_LIGHT = 1 };
 
+#define TASK_STACK_MIN ((size_t)16 * 1024)
+#define TASK_CARRIERS_MAX 1024
+
 struct task_options {
     enum task_kind_id kind;
-    size_t stack_size;
+    size_t stack_size; /* 0: 256 KiB, light 64 KiB */
     bool spread;       /* kernel threads: one core each in turn */
-    uint32_t carriers; /* of light threads; 0: one per core */
+    uint32_t carriers; /* of light threads, up to TASK_CARRIERS_MAX; 0: one per core */
     bool no_pause;     /* light threads: carriers look for events as often as they can */
     bool paint;        /* light threads: measure how deep stacks are used */
     tws_ms stuck_ms;   /* light threads: when a handler counts as stuck; 0: the default */

@@ -272,12 +272,13 @@ static void test_writer(void **state)
 
 static void test_writer_short(void **state)
 {
-    tws_writer *w;
+    tws_writer *w = (tws_writer *)&w; /* not NULL, and not to be used */
     struct rig r;
 
     (void)state;
     rig_open(&r, NULL);
     assert_err(tws_next_writer(r.conn, (tws_opcode)3, &w), TWS_ERR_ARGUMENT);
+    assert_null(w);
     assert_ok(tws_next_writer(r.conn, TWS_BINARY, &w)); /* an empty message */
     assert_ok(tws_writer_close(w));
     client_expect(&r.client, CLIENT_FIN | CLIENT_BINARY, NULL, 0);

@@ -386,7 +386,7 @@ static void test_verdict(void **state)
     r.target = "/else";
     assert_err(tws_upgrade_judge(&v, &r, &opt, &e), TWS_ERR_REFUSED);
     assert_int_equal(tws_verdict_status(v), 403);
-    assert_non_null(strstr(tws_verdict_body(v, &len), "403 Forbidden"));
+    assert_non_null(strstr(tws_verdict_body(v, NULL), "403 Forbidden"));
     assert_string_equal(find(v, "Content-Type"), "text/plain; charset=utf-8");
     tws_verdict_free(v);
     support_assert_census(before);

@@ -91,6 +91,10 @@ static void group_options(void **state)
     assert_int_equal(tws_group_new(&g, &opt), TWS_ERR_ARGUMENT);
     assert_null(g);
     tws_group_options_init(&opt);
+    opt.threads = TWS_THREADS_LIGHT;
+    opt.carriers = 1025;
+    assert_int_equal(tws_group_new(&g, &opt), TWS_ERR_ARGUMENT);
+    tws_group_options_init(&opt);
     opt.threads = (tws_threads)7;
     assert_int_equal(tws_group_new(&g, &opt), TWS_ERR_ARGUMENT);
     tws_group_options_init(&opt);

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define LIGHT_STACK ((size_t)64 * 1024)
 #define DEFAULT_STUCK_MS 10
 /* Placing new light threads: percent of time at work that is much, and how much more than another's;
  * how many more of them a less busy carrier may get. */
@@ -131,7 +132,8 @@ static int light_runtime_new(struct task_runtime **out, const struct task_option
     rt->on_stuck_arg = opt->on_stuck_arg;
     task_park_init(&rt->watch_park);
     light_helpers_init(&rt->helpers);
-    light_stacks_init(&rt->stacks, opt->allocator, opt->stack_size * STACK_FACTOR, opt->paint);
+    light_stacks_init(&rt->stacks, opt->allocator,
+                      (opt->stack_size ? opt->stack_size : LIGHT_STACK) * STACK_FACTOR, opt->paint);
     rt->carrier_count = opt->carriers ? opt->carriers : core_count();
     rt->carriers = base_calloc(opt->allocator, rt->carrier_count * sizeof *rt->carriers);
     if (!rt->carriers)
