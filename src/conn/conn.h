@@ -381,12 +381,6 @@ static inline uint32_t conn_input_len(const tws_conn *c)
     return c->in.wr - c->in.rd;
 }
 
-/* The bytes are the text that was read last, by this thread: they have been checked. */
-static inline bool conn_own_view(tws_conn *c, const void *data, size_t len)
-{
-    return data && atomic_load_explicit(&c->reader, memory_order_relaxed) == task_self() &&
-           data == conn_view(c) && len == c->msg.view_len && c->msg.opcode == WIRE_TEXT;
-}
 /* How many bytes before a message that this thread read last may be overwritten. */
 static inline uint32_t conn_view_room(tws_conn *c, const void *data, size_t len)
 {

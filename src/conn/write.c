@@ -164,8 +164,7 @@ static tws_err write_message(tws_conn *c, tws_opcode opcode, tws_compression mod
     }
     if (max > 0 && o.payload > max)
         return TWS_ERR_MESSAGE_SIZE;
-    if (opcode == TWS_TEXT && c->check_utf8 &&
-        !(count == 1 && conn_own_view(c, iov->iov_base, iov->iov_len)) && !text_valid(iov, count))
+    if (opcode == TWS_TEXT && c->check_utf8 && !text_valid(iov, count))
         return TWS_ERR_TEXT;
     o.frame.len = o.payload;
     if (conn_deflate_wanted(c, mode, o.payload))

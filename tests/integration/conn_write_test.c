@@ -74,6 +74,25 @@ static void test_own_view(void **state)
     rig_close(&r);
 }
 
+/* What was read may be changed where it stands, so it is looked at again before it goes back. */
+static void test_changed_view(void **state)
+{
+    struct rig r;
+    tws_message m;
+
+    (void)state;
+    rig_open(&r, NULL);
+    client_send_text(&r.client, "hello");
+    assert_ok(tws_read_message(r.conn, &m));
+    m.data[1] = (char)0xff;
+    assert_err(tws_write_message(r.conn, TWS_TEXT, m.data, m.len), TWS_ERR_TEXT);
+    assert_err(tws_write_async(r.conn, TWS_TEXT, m.data, m.len, NULL, NULL), TWS_ERR_TEXT);
+    m.data[1] = 'u';
+    assert_ok(tws_write_message(r.conn, TWS_TEXT, m.data, m.len));
+    client_expect_text(&r.client, "hullo");
+    rig_close(&r);
+}
+
 /* One frame, whatever the number of pieces. */
 static void test_writev(void **state)
 {
@@ -428,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_own_view),
+        cmocka_unit_test(test_changed_view),
         cmocka_unit_test(test_nowait_waits_its_turn),
         cmocka_unit_test(test_rest_after_failed_write),
     };
