@@ -195,7 +195,6 @@ struct task_socket {
     tws_ms recv_wait;           /* SO_RCVTIMEO as it stands */
     int edge_fd;                /* waits for new input after an interrupt; -1: none yet */
     int wake_fd;                /* Unix sockets, and who wants to be nudged: an eventfd; -1: none */
-    bool shared;                /* other processes have it, or had it */
     struct light_socket *light; /* light threads */
 };
 

@@ -293,7 +293,6 @@ static int socket_init(struct task_socket *s, struct task_runtime *rt, int fd, b
     s->fd = fd;
     s->recv_waits = false;
     s->recv_wait = shared ? -1 : 0; /* not known */
-    s->shared = shared;
     s->edge_fd = -1;
     s->wake_fd = -1;
     s->light = NULL;
@@ -327,8 +326,9 @@ void task_nudge(struct task_socket *s)
         task_event_set(&(struct task_event){.fd = s->wake_fd});
 }
 
-/* An epoll set goes on watching a socket of which another process has a descriptor, also when ours is
- * closed. So it is taken out by hand, and something else is put in the descriptor's place. */
+/* An epoll set goes on watching a socket of which there is another descriptor, here or in another process,
+ * also when ours is closed. So it is taken out by hand, and something else is put in the descriptor's
+ * place. */
 void task_socket_forget(struct task_socket *s)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -352,7 +352,8 @@ void task_socket_again(struct task_socket *s)
 
 void task_socket_close(struct task_socket *s)
 {
-    if (s->shared && s->light && s->fd >= 0)
+    if (s->light &&
+        s->fd >= 0) /* a forked child, or the application, may have one more descriptor */
         light_socket_forget(s);
     if (s->fd >= 0)
         close(s->fd);

@@ -435,6 +435,69 @@ static void test_served(void **state)
     support_assert_census(before);
 }
 
+static void echo_once(tws_conn *c, void *arg)
+{
+    tws_message m;
+
+    (void)arg;
+    if (tws_read_message(c, &m) == TWS_OK)
+        tws_write_message(c, m.opcode, m.data, m.len);
+    tws_read_message(c, &m);
+    tws_abort(c); /* at once, while the peer is still there */
+}
+
+/* A connection that such a server runs, over a socket of which *second is one more descriptor. */
+static void serve_pair(tws_server *server, struct client *c, int *second)
+{
+    tws_parsed_request r;
+    tws_verdict *v;
+    int fd = socket_pair(c);
+
+    good_request(&r);
+    *second = dup(fd);
+    assert_true(*second >= 0);
+    assert_ok(tws_upgrade_judge(&v, &r, NULL, NULL));
+    assert_ok(tws_verdict_serve(server, v, fd, NULL, 0, NULL));
+    client_send_text(c, "hello");
+    client_expect_text(c, "hello");
+}
+
+/* Who gave a dup() keeps a descriptor, as a forked child does: what the peer does after the end of the
+ * connection reaches nobody. */
+static void test_second_descriptor(void **state)
+{
+    static const char *const nowhere[] = {"none"};
+    enum { N = 4 };
+    struct support_census before = support_census();
+    struct client first[N], other;
+    int second[N], other_second;
+    tws_server_options so;
+    tws_server *server;
+
+    (void)state;
+    support_server_options(&so, echo_once, NULL);
+    so.listen = nowhere;
+    so.listen_count = 1;
+    so.carriers = 1;
+    assert_ok(tws_server_start(&server, &so, NULL));
+    for (int i = 0; i < N; i++) {
+        serve_pair(server, &first[i], &second[i]);
+        client_send_text(&first[i], "enough");
+        client_expect_eof(&first[i]);
+    }
+    serve_pair(server, &other, &other_second); /* what belonged to those has been freed meanwhile */
+    for (int i = 0; i < N; i++)
+        client_close(&first[i]);
+    client_send_text(&other, "enough"); /* their ends have been seen when this is answered */
+    client_expect_eof(&other);
+    client_close(&other);
+    close(other_second);
+    for (int i = 0; i < N; i++)
+        close(second[i]);
+    tws_server_free(server);
+    support_assert_census(before);
+}
+
 static void test_arguments(void **state)
 {
     struct support_census before = support_census();
@@ -491,10 +554,15 @@ static void test_is_upgrade(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_upgrade),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits),     cmocka_unit_test(test_origin_and_peer),
-        cmocka_unit_test(test_verdict),    cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_is_upgrade), cmocka_unit_test(test_served),
+        cmocka_unit_test(test_upgrade),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_origin_and_peer),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_is_upgrade),
+        cmocka_unit_test(test_served),
+        cmocka_unit_test(test_second_descriptor),
         cmocka_unit_test(test_over_ssl),
     };
 

@@ -73,7 +73,12 @@ void light_socket_close(struct task_socket *s)
 
 void light_socket_forget(struct task_socket *s)
 {
-    epoll_ctl(s->light->carrier->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    struct light_carrier *c = s->light->carrier;
+
+    pthread_mutex_lock(&c->mu);
+    if (!c->closed) /* else the set's number may be somebody else's */
+        epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    pthread_mutex_unlock(&c->mu);
 }
 
 void light_sockets_free(struct light_runtime *rt, struct light_socket *list)
