@@ -123,6 +123,7 @@ struct conn_incoming {
     bool in_frame;      /* a data frame's header has been taken, its payload not yet whole */
     bool in_message;    /* a data message has begun and its last frame has not ended */
     bool streaming;     /* opened by tws_next_reader */
+    bool skipping;      /* what is left of it is being dropped, maybe by several calls */
     bool compressed;    /* the message is */
     bool in_place;      /* frame_done bytes of the frame still stand in the input, from rd on */
     _Atomic bool more;  /* a whole message waits in the input behind the one handed out */

@@ -113,7 +113,7 @@ tws_err conn_skip_compressed(tws_conn *c, int64_t deadline)
     }
     base_pool_put(&c->env->buffers, scratch);
     if (!err)
-        c->msg.streaming = false;
+        c->msg.skipping = false;
     return err;
 }
 

@@ -329,7 +329,7 @@ __attribute__((noinline)) static tws_err read_message(tws_conn *c, tws_message *
     m->data = (char *)(uintptr_t) "";
     if (err)
         return err;
-    if (c->msg.streaming)
+    if (c->msg.streaming || c->msg.skipping)
         err = conn_skip_message(c, deadline);
     if (!err)
         err = read_whole(c, m, deadline);
@@ -453,6 +453,9 @@ tws_err conn_skip_message(tws_conn *c, int64_t deadline)
         m->streaming = false;
         return TWS_OK;
     }
+    /* Also when time runs out: bytes of its middle are gone then. */
+    m->skipping = m->in_message;
+    m->streaming = false;
     if (m->compressed && m->in_message && !c->drop)
         return conn_skip_compressed(c, deadline);
     c->in.rd += m->clear;
@@ -473,7 +476,7 @@ tws_err conn_skip_message(tws_conn *c, int64_t deadline)
         if ((err = conn_frame_ended(c)))
             return err;
     } while (m->in_message);
-    m->streaming = false;
+    m->skipping = false;
     return TWS_OK;
 }
 

@@ -109,6 +109,61 @@ static void test_reader_skip(void **state)
     free(data);
 }
 
+/* Calls that find a part of a message only, until they have received all that is there. */
+static void find_nothing(tws_conn *c, bool whole, uint64_t wire)
+{
+    tws_opcode opcode;
+    tws_message m;
+    tws_stats st;
+
+    do {
+        assert_err(whole ? tws_read_message(c, &m) : tws_next_reader(c, &opcode), TWS_ERR_TIMEOUT);
+        tws_conn_stats(c, &st);
+    } while (st.wire_in < wire);
+}
+
+/* Dropping a message may take several calls; what is left when time runs out is dropped by the next
+ * call, whichever that is. */
+static void test_reader_skip_in_pieces(void **state)
+{
+    static const size_t lengths[] = {80, 10000, 100000};
+    uint8_t *wire = support_alloc(100000 + CLIENT_HEAD_MAX);
+    uint8_t *data = support_alloc(100000);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    for (size_t i = 0; i < 2 * (sizeof lengths / sizeof *lengths); i++) {
+        bool whole = i % 2; /* which call drops the rest */
+        size_t size = lengths[i / 2], len, part, n;
+        char buf[16];
+        tws_message m;
+        tws_stats st;
+
+        support_fill(data, size, 1);
+        len = client_frame(wire, CLIENT_FIN | CLIENT_BINARY, data, size);
+        part = len / 4;
+        tws_conn_stats(r.conn, &st);
+        assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_READ, TWS_NOWAIT));
+        assert_true(client_send_bytes(r.client.fd, wire, part));
+        find_nothing(r.conn, true, st.wire_in + part); /* a whole read has begun it */
+        assert_true(client_send_bytes(r.client.fd, wire + part, part));
+        find_nothing(r.conn, false, st.wire_in + 2 * part); /* and this drops it */
+        assert_err(tws_reader_read(r.conn, buf, sizeof buf, &n), TWS_ERR_STATE);
+        assert_true(client_send_bytes(r.client.fd, wire + 2 * part, part));
+        find_nothing(r.conn, whole, st.wire_in + 3 * part);
+        assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_READ, SUPPORT_HANG_MS));
+        assert_true(client_send_bytes(r.client.fd, wire + 3 * part, len - 3 * part));
+        client_send_text(&r.client, "next");
+        assert_ok(tws_read_message(r.conn, &m));
+        assert_int_equal(m.len, 4);
+        assert_string_equal(m.data, "next");
+    }
+    rig_close(&r);
+    free(data);
+    free(wire);
+}
+
 static void test_reader_state(void **state)
 {
     tws_opcode opcode;
@@ -504,12 +559,19 @@ static void test_writer_under_pings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reader_sizes),          cmocka_unit_test(test_reader_skip),
-        cmocka_unit_test(test_reader_state),          cmocka_unit_test(test_reader_timeout),
-        cmocka_unit_test(test_reader_checks),         cmocka_unit_test(test_writer),
-        cmocka_unit_test(test_writer_short),          cmocka_unit_test(test_writer_beside),
-        cmocka_unit_test(test_writer_timeout_beside), cmocka_unit_test(test_writer_mistake),
-        cmocka_unit_test(test_writer_mistake_unsent), cmocka_unit_test(test_writer_closed_under_it),
+        cmocka_unit_test(test_reader_sizes),
+        cmocka_unit_test(test_reader_skip),
+        cmocka_unit_test(test_reader_skip_in_pieces),
+        cmocka_unit_test(test_reader_state),
+        cmocka_unit_test(test_reader_timeout),
+        cmocka_unit_test(test_reader_checks),
+        cmocka_unit_test(test_writer),
+        cmocka_unit_test(test_writer_short),
+        cmocka_unit_test(test_writer_beside),
+        cmocka_unit_test(test_writer_timeout_beside),
+        cmocka_unit_test(test_writer_mistake),
+        cmocka_unit_test(test_writer_mistake_unsent),
+        cmocka_unit_test(test_writer_closed_under_it),
         cmocka_unit_test(test_writer_under_pings),
     };
 
