@@ -372,13 +372,19 @@ static tws_err write_now_locked(tws_conn *c, struct conn_queue *q, struct put *p
     return err;
 }
 
+/* Whether a step can do with the caller's bytes: who masks them needs bytes of its own. */
+static bool may_borrow(const tws_conn *c, enum step step)
+{
+    return step == STEP_NONE || (step == STEP_TRY && c->server);
+}
+
 /* The memory that a step needs beforehand. NULL with *err TWS_OK: none. */
 static struct queue_item *item_for(tws_conn *c, const struct put *p, enum step step, tws_err *err)
 {
     struct queue_item *it;
 
     *err = TWS_OK;
-    if (step == STEP_QUEUE || (step == STEP_TRY && !c->server)) {
+    if (!may_borrow(c, step)) {
         it = item_new(c, p);
     } else if (p->done) {
         it = item_alloc(c, 0);
@@ -394,12 +400,12 @@ static struct queue_item *item_for(tws_conn *c, const struct put *p, enum step s
     return it;
 }
 
-static bool item_fits_step(tws_conn *c, const struct put *p, const struct queue_item *it,
+static bool item_fits_step(const tws_conn *c, const struct put *p, const struct queue_item *it,
                            enum step step)
 {
     if (!it)
-        return !p->done && (step == STEP_NONE || (step == STEP_TRY && c->server));
-    return !it->borrowed || step != STEP_QUEUE;
+        return !p->done && may_borrow(c, step);
+    return !it->borrowed || may_borrow(c, step);
 }
 
 static tws_err put_locked(tws_conn *c, struct conn_queue *q, struct put *p)

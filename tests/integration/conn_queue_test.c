@@ -1,6 +1,8 @@
 /* Queued writes: where a message goes, in which order, who is told. */
 #include "support_queue.h"
 
+#include <tws/pair.h>
+
 #include "conn/queue.h"
 
 #include <stdio.h>
@@ -388,6 +390,72 @@ static void test_inside_callbacks(void **state)
     rig_close(&r);
 }
 
+/* ---- Clients ---- */
+
+/* Gives *arg's connection a writer on demand, when memory is next asked for. */
+static void *changing_alloc(size_t size, void *arg)
+{
+    tws_conn *c = atomic_exchange((_Atomic(tws_conn *) *)arg, NULL);
+    tws_queue_options opt;
+
+    if (c) {
+        tws_queue_options_init(&opt);
+        tws_set_queue(c, &opt);
+    }
+    return malloc(size);
+}
+
+static void *plain_resize(void *block, size_t size, void *arg)
+{
+    (void)arg;
+    return realloc(block, size);
+}
+
+static void plain_release(void *block, void *arg)
+{
+    (void)arg;
+    free(block);
+}
+
+static void count_written(tws_conn *c, tws_err result, void *arg)
+{
+    (void)c;
+    if (result == TWS_OK)
+        atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+/* A client masks a copy, also when the mode changes while the call has memory for something else. */
+static void test_client_keeps_bytes(void **state)
+{
+    struct support_census before = support_census();
+    _Atomic(tws_conn *) changes = NULL;
+    tws_allocator a = {changing_alloc, plain_resize, plain_release, &changes};
+    const char bytes[] = "these stay as they are";
+    tws_pair_options opt;
+    tws_conn *server, *client;
+    _Atomic int written = 0;
+    tws_message m;
+
+    (void)state;
+    tws_pair_options_init(&opt);
+    opt.allocator = &a;
+    opt.client.queue.writer = TWS_WRITER_NONE;
+    assert_ok(tws_pair(&server, &client, &opt));
+    assert_ok(tws_write_async(client, TWS_TEXT, bytes, 5, NULL, NULL)); /* the queue is made */
+    atomic_store(&changes, client);
+    assert_ok(tws_write_async(client, TWS_TEXT, bytes, strlen(bytes), count_written, &written));
+    assert_null(atomic_load(&changes));
+    assert_string_equal(bytes, "these stay as they are");
+    assert_ok(tws_read_message(server, &m));
+    assert_string_equal(m.data, "these");
+    assert_ok(tws_read_message(server, &m));
+    assert_string_equal(m.data, "these stay as they are");
+    WAIT_FOR(atomic_load(&written) == 1);
+    tws_conn_unref(server);
+    tws_conn_unref(client);
+    support_assert_census(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_mixed_none),
         cmocka_unit_test(test_behind_open_writer),
         cmocka_unit_test(test_inside_callbacks),
+        cmocka_unit_test(test_client_keeps_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
