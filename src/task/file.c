@@ -6,8 +6,34 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
+
+/* sendfile has no flag against SIGPIPE either, which would come to the thread that called: it is blocked,
+ * and taken away if it was raised. */
+static ssize_t send_quietly(int to, int from, off_t *at, size_t len)
+{
+    static const struct timespec at_once;
+    sigset_t pipe, old, before;
+    ssize_t n;
+
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigemptyset(&before);
+    sigpending(&before);
+    pthread_sigmask(SIG_BLOCK, &pipe, &old);
+    do
+        n = sendfile(to, from, at, len);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        n = -errno;
+    if (n == -EPIPE && !sigismember(&before, SIGPIPE))
+        while (sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR) {
+        }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return n;
+}
 
 /*
  * sendfile has no flag that says not to wait, and sockets of kernel threads block. So the socket is
@@ -22,11 +48,7 @@ ssize_t task_send_file(struct task_socket *s, int fd, int64_t *offset, size_t le
 
     if (flags >= 0)
         fcntl(s->fd, F_SETFL, flags | O_NONBLOCK);
-    do
-        n = sendfile(s->fd, fd, &at, len);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        n = -errno;
+    n = send_quietly(s->fd, fd, &at, len);
     if (flags >= 0)
         fcntl(s->fd, F_SETFL, flags);
     *offset = at;

@@ -243,8 +243,8 @@ static inline bool task_recv_waits(const struct task_socket *s)
 ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count);
 /* For descriptors that are not sockets of connections (yet): tries to receive, never waits. */
 ssize_t task_recv_now(int fd, void *buf, size_t len);
-/* The same for bytes of a file, from *offset on, which is moved; 0: the file has no more. -EINVAL or
- * -ENOSYS: not from such a file. */
+/* As task_send() for bytes of a file, from *offset on, which is moved; 0: the file has no more. -EINVAL
+ * or -ENOSYS: not from such a file. */
 ssize_t task_send_file(struct task_socket *s, int fd, int64_t *offset, size_t len);
 /* Up to len bytes of a file, from offset on; or of a pipe, offset below 0, which may wait: see
  * task_poll_any(). 0 at the end, or -errno. */

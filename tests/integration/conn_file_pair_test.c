@@ -3,6 +3,7 @@
 
 #include "conn/conn.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -150,12 +151,58 @@ static void test_pipe(void **state)
     couple_close(&p);
 }
 
+static _Atomic int raised;
+
+static void note_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&raised, 1);
+}
+
+/* On a thread of the application's, where no signal is blocked. */
+static void *send_plainly(void *arg)
+{
+    send_main(arg);
+    return NULL;
+}
+
+/* A peer that goes while a file is on its way to it raises no SIGPIPE. */
+static void test_no_signal(void **state)
+{
+    struct sigaction note = {.sa_handler = note_signal}, old;
+    FILE *f = make_file(BIG);
+    struct sending s = {.opcode = TWS_BINARY, .fd = fileno(f)};
+    struct couple p;
+    pthread_t thread;
+    sigset_t waiting;
+    tws_stats st;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGPIPE, &note, &old), 0);
+    couple_open(&p, NULL);
+    s.conn = p.server;
+    assert_ok(tws_set_timeout(p.server, TWS_TIMEOUT_WRITE, TWS_NO_LIMIT));
+    support_thread(&thread, send_plainly, &s);
+    do
+        tws_conn_stats(p.server, &st);
+    while (st.wire_out < 65536); /* inside the file, and soon waiting for the peer */
+    tws_abort(p.client);
+    pthread_join(thread, NULL);
+    assert_true(tws_err_is_final(s.err));
+    assert_int_equal(sigpending(&waiting), 0);
+    assert_int_equal(atomic_load(&raised) + sigismember(&waiting, SIGPIPE), 0);
+    assert_int_equal(sigaction(SIGPIPE, &old, NULL), 0);
+    couple_close(&p);
+    fclose(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_compressed),
         cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_no_signal),
     };
 
     return cmocka_run_group_tests_name("conn_file_pair", tests, NULL, NULL);
