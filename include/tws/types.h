@@ -108,6 +108,11 @@ typedef struct tws_message {
 /*
  * Memory for the library, in place of malloc, realloc and free. `alloc` and `resize` return NULL
  * when there is none. All three may be called from several threads at once.
+ *
+ * It has to stay a moment longer than what it was given to: a thread of the library's that has written or
+ * called back gives its memory back when the last reference may have gone already. tws_server_free()
+ * and tws_group_free() wait for theirs. Where there is neither (tws_upgrade(), tws_dial(), tws_pair()),
+ * keep it as long as the program runs.
  */
 typedef struct tws_allocator {
     void *(*alloc)(size_t size, void *arg);

@@ -319,7 +319,8 @@ static void test_no_threads_wait(void **state)
 struct stopper {
     pthread_t main;
     _Atomic bool armed, inside, go;
-    _Atomic int told; /* a result; 1: nothing yet */
+    _Atomic int told;  /* a result; 1: nothing yet */
+    _Atomic long live; /* blocks */
 };
 
 static void *stopper_alloc(size_t size, void *arg)
@@ -330,6 +331,7 @@ static void *stopper_alloc(size_t size, void *arg)
         atomic_store(&s->inside, true);
         WAIT_FOR(atomic_load(&s->go));
     }
+    atomic_fetch_add(&s->live, 1);
     return malloc(size);
 }
 
@@ -341,7 +343,9 @@ static void *stopper_resize(void *block, size_t size, void *arg)
 
 static void stopper_release(void *block, void *arg)
 {
-    (void)arg;
+    struct stopper *s = arg;
+
+    atomic_fetch_sub(&s->live, 1);
     free(block);
 }
 
@@ -397,6 +401,7 @@ static void test_no_threads_let_go(void **state)
     pthread_mutex_unlock(&env->mu);
     conn_env_unref(env);
     tws_conn_unref(client);
+    WAIT_FOR(atomic_load(&s.live) == 0); /* the writer may be the last that uses s */
 }
 
 /* ---- Modes ---- */
