@@ -55,8 +55,9 @@ static long memory_kib(const char *name)
 static void show_memory(void)
 {
     if (settings.memory) {
+        long more = memory_kib("VmHWM") - memory_at_rest; /* Linux counts roughly: it may be less */
         printf("memory: %ld KiB at rest, at most %ld KiB more\n", memory_at_rest,
-               memory_kib("VmHWM") - memory_at_rest);
+               more > 0 ? more : 0);
     }
 }
 
