@@ -72,7 +72,8 @@ typedef struct tws_events {
      * an earlier one. While n are being handled the connection is not read, so that the peer feels
      * it. on_ping and on_pong still run on the thread that reads, beside on_message. on_close waits
      * for all. A message is copied for its handler; when there is no memory or no thread for that it
-     * is handled on the thread that reads. At most TWS_PARALLEL_MAX.
+     * is handled on the thread that reads. The others cannot read: TWS_ERR_BUSY. At most
+     * TWS_PARALLEL_MAX.
      */
     uint32_t parallel;
     uint64_t reserved[8];

@@ -206,6 +206,7 @@ struct tws_conn {
     uint8_t pong_data[WIRE_CONTROL_MAX];
     uint16_t controls;              /* threads that wait to send a ping or pong */
     _Atomic uint32_t reader_wanted; /* threads that wait for `reading` to become false */
+    _Atomic uintptr_t only_reader;  /* nobody else may read: parallel events; 0: whoever comes */
     struct task_queue turns;        /* threads that want the writer's role */
     struct task_queue events; /* threads that wait for the reader to leave or for the end; also
                                        for the end of `handled` */

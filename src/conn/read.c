@@ -51,8 +51,11 @@ __attribute__((noinline, cold)) static tws_err enter_behind(tws_conn *c, int64_t
 
 tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
 {
+    uintptr_t only = atomic_load_explicit(&c->only_reader, memory_order_relaxed);
     bool expected = false;
 
+    if (only && only != task_self()) /* which is between two reads, with a message in its hands */
+        return conn_state(c) == CONN_OPEN ? TWS_ERR_BUSY : conn_sticky(c);
     if (!atomic_compare_exchange_strong(&c->reading, &expected, true)) {
         tws_err err = enter_behind(c, deadline);
 

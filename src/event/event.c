@@ -44,6 +44,7 @@ static void set_run(tws_conn *c, struct event_run *r)
 {
     pthread_mutex_lock(&c->mu);
     c->run = r;
+    atomic_store(&c->only_reader, r && r->events->parallel > 1 ? r->thread : 0);
     if (!r) {
         c->handled = CONN_HANDLED_DONE;
         task_queue_wake_all(&c->events);

@@ -225,6 +225,38 @@ static void test_from_inside(void **state)
     }
 }
 
+/* Nobody reads but the thread that reads, also not while it waits for a free handler with a message in its hands:
+ * that message would change under it. */
+static void try_to_read(tws_conn *c, tws_message *m, struct diary *d)
+{
+    tws_wait_item item = {.conn = c};
+    tws_message other;
+    tws_opcode opcode;
+    tws_stats st;
+
+    do
+        tws_conn_stats(c, &st);
+    while (st.messages_in < 3);
+    if (tws_read_message_within(c, &other, TWS_NOWAIT) != TWS_ERR_BUSY ||
+        tws_next_reader(c, &opcode) != TWS_ERR_BUSY ||
+        tws_wait_any(&item, 1, TWS_NOWAIT, NULL) != TWS_ERR_BUSY)
+        atomic_store(&d->wrong, true);
+    tws_write_message(c, m->opcode, m->data, m->len);
+}
+
+static void test_reading_from_inside(void **state)
+{
+    struct stage st = {.diary = {.on_message = try_to_read}};
+
+    (void)state;
+    stage_open(&st, 2, NULL);
+    send_numbers(&st.client, 0, 10);
+    expect_numbers(&st.client, 10);
+    client_close(&st.client);
+    stage_await_close(&st);
+    stage_close(&st);
+}
+
 /* ---- No memory ---- */
 
 /* Then messages are handled in order on the thread that reads; none is lost. */
@@ -294,8 +326,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limit),         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_close_is_last), cmocka_unit_test(test_end_while_full),
-        cmocka_unit_test(test_from_inside),   cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_churn),
+        cmocka_unit_test(test_from_inside),   cmocka_unit_test(test_reading_from_inside),
+        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_churn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
