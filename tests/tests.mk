@@ -62,6 +62,8 @@ test-tsan:
 
 # With software of other people, which `make deps` does not install: scripts/deps.sh interop.
 INTEROP_DRIVERS := $(sort $(filter-out tests/interop/_%,$(wildcard tests/interop/*.py)))
+# Those that do not see to both kinds of thread themselves.
+INTEROP_LIGHT_TOO := $(foreach n,server_proxied proxy_health,tests/interop/$(n).py@light)
 
 ## test-interop: clients, servers and proxies of other people; installs them. T=NAME as above
 test-interop:
@@ -117,7 +119,7 @@ cluster-run-build: $(CLUSTER_PROGS)
 
 interop-build: $(EXAMPLES) $(DIAL) $(FLEET) $(CLUSTER_PROGS)
 interop-run:
-	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS))
+	@$(RUN_TESTS) --name interop --timeout 300 $(call chosen,$(INTEROP_DRIVERS) $(INTEROP_LIGHT_TOO))
 
 ## certs: certificates for tests and examples in build/certs, with a CA of their own
 certs:

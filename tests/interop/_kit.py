@@ -12,12 +12,14 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path[:0] = [str(HERE.parent / "integration"), str(HERE.parent / "support")]
 
 from _examples import PATIENCE, build_path, wait_for  # noqa: E402
+from installed import alone  # noqa: E402
 
 CERTS = os.environ.get("TWS_CERTS", str(ROOT / "build" / "certs"))
 PEERS = ROOT / "bench" / "peers"
+BUILD_PATIENCE = 240  # with what has to be fetched and compiled the first time
 # Each process begins at a place of its own, and goes round.
 PORTS = (10000 + (os.getpid() * 97 + i) % 20000 for i in itertools.count())
 
@@ -93,10 +95,10 @@ def folder(cleanup):
     return pathlib.Path(path)
 
 
-def run(command, **env):
+def run(command, patience=4 * PATIENCE, **env):
     """Runs a program to its end; its status and what it said."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, **env}, timeout=4 * PATIENCE, check=False)
+                          env={**os.environ, **env}, timeout=patience, check=False)
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -109,7 +111,8 @@ def out_path(*parts):
 def build_peer(name):
     """Builds one of bench/peers; its script and its directory."""
     script, out = str(PEERS / name / "peer"), out_path("bench", "peers", name)
-    status, said = run([script, "build", out])
+    with alone(out):
+        status, said = run([script, "build", out], BUILD_PATIENCE)
     if status != 0:
         raise AssertionError(f"{name} cannot be built: {said}")
     return script, out
@@ -128,9 +131,9 @@ def peer(cleanup, name, secure=False, deflate=False):
 
 def build(program, *command):
     """Builds a program below the build tree's interop/ with a command that has OUT in it; its path."""
-    os.makedirs(out_path("interop"), exist_ok=True)
     path = out_path("interop", program)
-    status, said = run([path if word == "OUT" else word for word in command])
+    with alone(path):
+        status, said = run([path if word == "OUT" else word for word in command], BUILD_PATIENCE)
     if status != 0:
         raise AssertionError(f"{program} cannot be built: {said}")
     return path
@@ -143,7 +146,8 @@ def build_gorilla():
 def build_java():
     """The class path."""
     path = out_path("interop", "java")
-    status, said = run([tool("javac"), "-d", path, str(HERE / "clients" / "Java.java")])
+    with alone(path):
+        status, said = run([tool("javac"), "-d", path, str(HERE / "clients" / "Java.java")])
     if status != 0:
         raise AssertionError(f"Java.java cannot be compiled: {said}")
     return path

