@@ -237,6 +237,14 @@ static tws_err fragments(struct file_message *f)
     return err;
 }
 
+/* sendfile comes after a header that cannot be taken back, so what cannot be read is found before. */
+static tws_err probe(struct file_message *f)
+{
+    ssize_t n = f->in_system && f->left > 0 ? task_file_read(f->fd, f->buf, 1, f->at) : 1;
+
+    return n > 0 ? TWS_OK : file_failed(f, (int)-n);
+}
+
 static tws_err write_frames(struct file_message *f)
 {
     tws_err err;
@@ -245,8 +253,10 @@ static tws_err write_frames(struct file_message *f)
     if (!f->buf)
         return TWS_ERR_MEMORY;
     f->in_system = f->c->server && !f->check && !net_stream_is_tls(&f->c->stream);
-    err = f->fragment > 0 && f->fragment < f->left ? fragments(f)
-                                                   : one_frame(f, f->left, CONN_TURN_DATA);
+    err = probe(f);
+    if (!err)
+        err = f->fragment > 0 && f->fragment < f->left ? fragments(f)
+                                                       : one_frame(f, f->left, CONN_TURN_DATA);
     base_pool_put(&f->c->env->buffers, f->buf);
     return err;
 }

@@ -412,6 +412,8 @@ static void test_refused_before(void **state)
 {
     int fd = make_file(100, 1), dir = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC), hole;
+    int large = make_file(100000, 1), written;
+    char path[64];
     tws_writer *writer;
     struct rig r;
 
@@ -432,6 +434,13 @@ static void test_refused_before(void **state)
     assert_int_equal(errno, EISDIR);
     assert_err(tws_write_file(r.conn, TWS_BINARY, null, 0, 1, 0), TWS_ERR_FILE);
     assert_int_equal(errno, EBADF);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", large);
+    written = open(path, O_WRONLY | O_CLOEXEC); /* also where sendfile would read it */
+    for (size_t fragment = 0; fragment <= 70000; fragment += 70000) {
+        assert_err(tws_write_file(r.conn, TWS_BINARY, written, 0, TWS_FILE_REST, fragment),
+                   TWS_ERR_FILE);
+        assert_int_equal(errno, EBADF);
+    }
     tws_set_limit(r.conn, TWS_LIMIT_WRITE, 99);
     assert_err(tws_write_file(r.conn, TWS_BINARY, fd, 0, 100, 0), TWS_ERR_MESSAGE_SIZE);
     tws_set_limit(r.conn, TWS_LIMIT_WRITE, 0);
@@ -447,6 +456,8 @@ static void test_refused_before(void **state)
     close(dir);
     close(null);
     close(hole);
+    close(large);
+    close(written);
     rig_close(&r);
 }
 
