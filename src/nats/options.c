@@ -55,8 +55,10 @@ static const char *refusal(const tws_nats_options *o)
     if (!o->cert != !o->key)
         return "a certificate and its key go together";
     if (!is_time(o->connect_timeout) || !is_time(o->write_timeout) || !is_time(o->ping_interval) ||
-        !is_time(o->retry_first) || o->retry_most < o->retry_first || !is_time(o->retry_most))
+        !is_time(o->retry_first) || !is_time(o->retry_most))
         return "times are 1 to 3,600,000 ms";
+    if (o->retry_most < o->retry_first)
+        return "retry_most is below retry_first";
     if (o->max_pending == 0 || o->max_pending > INT32_MAX)
         return "max_pending is 1 to 2^31 - 1";
     if (o->max_pending_bytes == 0 || o->max_pending_bytes > INT32_MAX)

@@ -375,8 +375,10 @@ static const char *refusal(const tws_redis_options *o)
     if (o->user && !o->password)
         return "a user needs a password";
     if (!is_time(o->connect_timeout) || !is_time(o->ping_interval) || !is_time(o->retry_first) ||
-        !is_time(o->retry_most) || o->retry_most < o->retry_first)
+        !is_time(o->retry_most))
         return "times are 1 to 3,600,000 ms";
+    if (o->retry_most < o->retry_first)
+        return "retry_most is below retry_first";
     return NULL;
 }
 

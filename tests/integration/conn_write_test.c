@@ -199,21 +199,23 @@ static void test_local_mistakes(void **state)
 {
     char long_reason[125];
     char data[126] = {0};
+    tws_server_options opt;
     tws_error e;
     struct rig r;
 
     (void)state;
     memset(long_reason, 'r', sizeof long_reason);
     long_reason[124] = 0;
-    rig_open(&r, NULL);
+    rig_options(&opt);
+    opt.upgrade.conn.max_write = 6;
+    rig_open(&r, &opt);
     assert_err(tws_write_message(r.conn, (tws_opcode)0, "x", 1), TWS_ERR_ARGUMENT);
     assert_err(tws_write_message(r.conn, (tws_opcode)9, "x", 1), TWS_ERR_ARGUMENT);
     assert_err(tws_write_message(r.conn, TWS_BINARY, NULL, 1), TWS_ERR_ARGUMENT);
     assert_err(tws_write_text(r.conn, NULL), TWS_ERR_ARGUMENT);
     assert_err(tws_write_text(r.conn, "\xed\xa0\x80"), TWS_ERR_TEXT);
     assert_err(tws_write_text(r.conn, "cut \xe2\x82"), TWS_ERR_TEXT);
-    assert_ok(tws_set_limit(r.conn, TWS_LIMIT_WRITE, 5));
-    assert_err(tws_write_text(r.conn, "123456"), TWS_ERR_MESSAGE_SIZE);
+    assert_err(tws_write_text(r.conn, "1234567"), TWS_ERR_MESSAGE_SIZE);
     assert_err(tws_ping(r.conn, data, 126), TWS_ERR_CONTROL_SIZE);
     assert_err(tws_pong(r.conn, data, 126), TWS_ERR_CONTROL_SIZE);
     assert_err(tws_ping(r.conn, NULL, 1), TWS_ERR_ARGUMENT);

@@ -535,6 +535,69 @@ static void clients_show_certificates(void **state)
     pki_free(&mallory);
 }
 
+static void authorities_of_clients_come_from_a_file(void **state)
+{
+    struct pki_spec spec = {.name = "alice", .issuer = &ca};
+    struct pki alice;
+    tws_tls_certificate c = pki_certificate(&leaf);
+    tws_tls_server_options o;
+    tws_tls *server, *with, *without = client_showing(NULL);
+    tws_error e;
+
+    (void)state;
+    pki_make(&alice, &spec);
+    with = client_showing(&alice);
+    tws_tls_server_options_init(&o);
+    o.certificates = &c;
+    o.certificate_count = 1;
+    o.client_auth = TWS_CLIENT_AUTH_REQUIRE;
+    o.client_ca_file = "/nowhere/ca.pem";
+    assert_int_equal(tws_tls_server_new(&server, &o, &e), TWS_ERR_CERTIFICATE);
+    assert_in(e.text, "ca.pem: No such file");
+    pki_write(cert_path, ca.cert);
+    o.client_ca_file = cert_path;
+    server = pair_server_with(&o);
+    expect_accepted(server, with, "server.test", true);
+    expect_server_refuses(server, without, "showed no certificate", "requires a certificate");
+    tws_tls_unref(server);
+    tws_tls_unref(with);
+    tws_tls_unref(without);
+    pki_free(&alice);
+}
+
+/* The system's, here those of SSL_CERT_FILE, count where none are named, and beside others when asked for. */
+static void the_systems_authorities_count_when_asked_for(void **state)
+{
+    struct pki_spec spec = {.name = "Other CA", .ca = true};
+    struct pki other;
+    tws_tls *server = pair_server(&leaf), *client;
+    tws_tls_client_options o;
+    struct pair pair;
+
+    (void)state;
+    pki_make(&other, &spec);
+    pki_write(cert_path, ca.cert);
+    setenv("SSL_CERT_FILE", cert_path, 1);
+    tws_tls_client_options_init(&o);
+    client = pair_client_with(&o);
+    expect_accepted(server, client, "server.test", true);
+    tws_tls_unref(client);
+    o.ca_pem = other.cert;
+    o.ca_pem_len = strlen(other.cert);
+    client = pair_client_with(&o);
+    pair_shake(&pair, server, client, "server.test");
+    assert_int_equal(pair.client.result, -EKEYREJECTED);
+    pair_close(&pair);
+    tws_tls_unref(client);
+    o.system_trust_too = true;
+    client = pair_client_with(&o);
+    expect_accepted(server, client, "server.test", true);
+    tws_tls_unref(client);
+    unsetenv("SSL_CERT_FILE");
+    tws_tls_unref(server);
+    pki_free(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +617,8 @@ int main(void)
         cmocka_unit_test(reload_takes_new_files_and_keeps_old_connections),
         cmocka_unit_test(the_name_chooses_the_certificate),
         cmocka_unit_test(clients_show_certificates),
+        cmocka_unit_test(authorities_of_clients_come_from_a_file),
+        cmocka_unit_test(the_systems_authorities_count_when_asked_for),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

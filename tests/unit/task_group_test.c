@@ -2,6 +2,7 @@
 #include "light_kit.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -235,11 +236,39 @@ static void background(void **state)
     until(&helped, 11);
 }
 
+static void counts_its_cores(void *arg)
+{
+    cpu_set_t cores;
+
+    atomic_store((_Atomic int *)arg,
+                 sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : -1);
+}
+
+static void kernel_threads_get_a_core_each_unless_told_otherwise(void **state)
+{
+    tws_group_options opt;
+    _Atomic int all = 0, cores = 0;
+    tws_group *g;
+
+    (void)state;
+    counts_its_cores(&all);
+    tws_group_options_init(&opt);
+    for (int i = 0; i < 2; i++) {
+        opt.no_spread = i == 1;
+        assert_int_equal(tws_group_new(&g, &opt), TWS_OK);
+        assert_int_equal(tws_group_spawn(g, counts_its_cores, &cores), TWS_OK);
+        assert_int_equal(tws_group_wait(g, 60000), TWS_OK);
+        assert_int_equal(atomic_load(&cores), opt.no_spread ? atomic_load(&all) : 1);
+        tws_group_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups),
         cmocka_unit_test(group_options),
+        cmocka_unit_test(kernel_threads_get_a_core_each_unless_told_otherwise),
         cmocka_unit_test(current_runtime),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(sets),
