@@ -5,7 +5,7 @@ EXAMPLE_PARTS := $(sort $(wildcard examples/*_*.c))
 # These want a library that nothing else here needs.
 EXAMPLES_WITHOUT := $(if $(call has_header,jansson.h),,examples/json.c) \
 	$(if $(call has_header,microhttpd.h),,examples/microhttpd.c) \
-	$(if $(BROKERS),,examples/cluster.c) $(if $(call on,$(TLS)),,examples/receiver.c)
+	$(if $(BROKERS),,examples/cluster.c) $(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),,examples/receiver.c)
 EXAMPLE_SRCS := $(sort $(filter-out $(EXAMPLE_PARTS) $(EXAMPLES_WITHOUT),$(wildcard examples/*.c)))
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(EXAMPLE_SRCS))
 EXAMPLE_PAGES := $(patsubst examples/%,$(B)/gen/%.inc,$(sort $(wildcard examples/*.html)))
