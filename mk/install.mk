@@ -26,26 +26,32 @@ TOOL_tws-load := $(B)/bench/load
 INSTALL_EXAMPLES := $(sort $(wildcard examples/*.c examples/*.h examples/*.html examples/*.service examples/*.socket))
 INSTALL_DOCS := $(sort README.md CHANGELOG.md $(wildcard docs/*.md docs/api/*.md))
 
-# One line FROM:TO:MODE per file, for install and uninstall alike.
-INSTALLED = $(foreach h,$(HEADERS),$(h):$(INCLUDEDIR)/tws/$(notdir $(h)):644) \
-	$(if $(call on,$(STATIC)),$(foreach l,$(INSTALL_LIBS),$(B)/$(l).a:$(LIBDIR)/$(l).a:644)) \
-	$(if $(call on,$(SHARED)),$(foreach l,$(INSTALL_LIBS),$(B)/$(l).so.$(VERSION):$(LIBDIR)/$(l).so.$(VERSION):$(SHARED_MODE))) \
-	$(foreach p,$(INSTALL_PCS),$(B)/pc/$(p).pc:$(PKGCONFIGDIR)/$(p).pc:644) \
-	$(foreach c,tws-config.cmake tws-config-version.cmake,$(B)/pc/$(c):$(CMAKEDIR)/$(c):644) \
-	$(foreach t,$(INSTALL_TOOLS),$(TOOL_$(t)):$(BINDIR)/$(t):755 packaging/man/$(t).1:$(MANDIR)/man1/$(t).1:644) \
-	$(foreach e,$(INSTALL_EXAMPLES),$(e):$(EXAMPLEDIR)/$(notdir $(e)):644) \
-	packaging/examples.mk:$(EXAMPLEDIR)/Makefile:644 \
-	$(foreach d,$(INSTALL_DOCS),$(d):$(DOCDIR)/$(d:docs/%=%):644)
+# Calls $(1) with FROM,TO,MODE for each file, for install and uninstall alike.
+each_file = $(foreach h,$(HEADERS),$(call $(1),$(h),$(INCLUDEDIR)/tws/$(notdir $(h)),644)) \
+	$(if $(call on,$(STATIC)),$(foreach l,$(INSTALL_LIBS),$(call $(1),$(B)/$(l).a,$(LIBDIR)/$(l).a,644))) \
+	$(if $(call on,$(SHARED)),$(foreach l,$(INSTALL_LIBS),$(call $(1),$(B)/$(l).so.$(VERSION),$(LIBDIR)/$(l).so.$(VERSION),$(SHARED_MODE)))) \
+	$(foreach p,$(INSTALL_PCS),$(call $(1),$(B)/pc/$(p).pc,$(PKGCONFIGDIR)/$(p).pc,644)) \
+	$(foreach c,tws-config.cmake tws-config-version.cmake,$(call $(1),$(B)/pc/$(c),$(CMAKEDIR)/$(c),644)) \
+	$(foreach t,$(INSTALL_TOOLS),$(call $(1),$(TOOL_$(t)),$(BINDIR)/$(t),755) \
+	  $(call $(1),packaging/man/$(t).1,$(MANDIR)/man1/$(t).1,644)) \
+	$(foreach e,$(INSTALL_EXAMPLES),$(call $(1),$(e),$(EXAMPLEDIR)/$(notdir $(e)),644)) \
+	$(call $(1),packaging/examples.mk,$(EXAMPLEDIR)/Makefile,644) \
+	$(foreach d,$(INSTALL_DOCS),$(call $(1),$(d),$(DOCDIR)/$(d:docs/%=%),644))
+put_file = $(INSTALL) -D -m $(3) '$(1)' '$(DESTDIR)$(2)' &&
+drop_file = '$(DESTDIR)$(2)'
 # Some systems (Debian) want shared objects without the bits for execution.
 SHARED_MODE ?= 755
 
-# In the .pc file, directories below the prefix are written relative to it, so that it can be moved.
-below_prefix = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+# In the .pc file, directories below the prefix are written relative to it, so that it can be moved; a blank is escaped.
+# (patsubst would go word by word, and a name may have blanks.)
+below_prefix = $(subst <,,$(subst <$(PREFIX)/,$${prefix}/,<$(1)))
+pc_text = $(subst |,\|,$(subst $(blank),\\ ,$(1)))
+blank := $(subst ,, )
 # The way from CMake's files to a directory.
 from_cmake = $(shell realpath -ms --relative-to='$(CMAKEDIR)' '$(1)')
 POINTER_SIZE = $(shell echo __SIZEOF_POINTER__ | $(CC) $(CPPFLAGS) $(CFLAGS) -E -P -x c -)
-FILL = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call below_prefix,$(LIBDIR))|' \
-	-e 's|@INCLUDEDIR@|$(call below_prefix,$(INCLUDEDIR))|' \
+FILL = sed -e 's|@PREFIX@|$(call pc_text,$(PREFIX))|' -e 's|@LIBDIR@|$(call pc_text,$(call below_prefix,$(LIBDIR)))|' \
+	-e 's|@INCLUDEDIR@|$(call pc_text,$(call below_prefix,$(INCLUDEDIR)))|' \
 	-e 's|@REL_LIBDIR@|$(call from_cmake,$(LIBDIR))|' -e 's|@REL_INCLUDEDIR@|$(call from_cmake,$(INCLUDEDIR))|' \
 	-e 's|@VERSION@|$(VERSION)|g' -e 's|@VERSION_MAJOR@|$(VERSION_MAJOR)|g' -e 's|@VERSION_MINOR@|$(VERSION_MINOR)|g' \
 	-e 's|@POINTER_SIZE@|$(POINTER_SIZE)|' -e 's|@TLS@|$(if $(call on,$(TLS)),ON,OFF)|' \
@@ -57,9 +63,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call below_prefix,$(LIBDI
 ##@ Install
 ## install: libraries, headers, .pc and CMake files, tools, manual pages, documents and examples below DESTDIR/PREFIX
 install: lib man $(foreach t,$(INSTALL_TOOLS),$(TOOL_$(t))) install-files
-	@set -e; for line in $(INSTALLED); do \
-	  from=$${line%%:*}; rest=$${line#*:}; to='$(DESTDIR)'$${rest%:*}; \
-	  $(INSTALL) -D -m $${line##*:} $$from $$to; done
+	$(Q)$(call each_file,put_file) :
 	$(if $(call on,$(SHARED)),$(Q)$(foreach l,$(INSTALL_LIBS),ln -sf $(l).so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(l).so.$(VERSION_MAJOR)' && \
 	  ln -sf $(l).so.$(VERSION_MAJOR) '$(DESTDIR)$(LIBDIR)/$(l).so' &&) :)
 	@if [ -d $(MAN_DIR) ]; then $(INSTALL) -d '$(DESTDIR)$(MANDIR)/man3' && \
@@ -74,11 +78,16 @@ install-files:
 
 ## uninstall: remove what install put there (same PREFIX, LIBDIR, DESTDIR)
 uninstall:
-	@for line in $(INSTALLED); do rest=$${line#*:}; rm -f '$(DESTDIR)'$${rest%:*}; done
+	$(Q)rm -f $(call each_file,drop_file)
 	@rm -f $(foreach l,$(INSTALL_LIBS),'$(DESTDIR)$(LIBDIR)/$(l).so.$(VERSION_MAJOR)' '$(DESTDIR)$(LIBDIR)/$(l).so')
 	@rm -f '$(DESTDIR)$(MANDIR)/man3'/tws_*.3 '$(DESTDIR)$(MANDIR)/man3/libtws.3'
 	@rmdir '$(DESTDIR)$(INCLUDEDIR)/tws' '$(DESTDIR)$(CMAKEDIR)' '$(DESTDIR)$(EXAMPLEDIR)' '$(DESTDIR)$(DOCDIR)/api' \
-	  '$(DESTDIR)$(DOCDIR)' 2>/dev/null || true
+	  '$(DESTDIR)$(DOCDIR)' $(if $(filter /usr /usr/local,$(PREFIX)),,$(OWN_DIRS)) 2>/dev/null || true
+
+# Of a prefix of one's own, directories that are empty then go too.
+OWN_DIRS = '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man3' '$(DESTDIR)$(MANDIR)' \
+	"$$(dirname '$(DESTDIR)$(DOCDIR)')" "$$(dirname '$(DESTDIR)$(CMAKEDIR)')" '$(DESTDIR)$(PKGCONFIGDIR)' \
+	'$(DESTDIR)$(PREFIX)/share' '$(DESTDIR)$(LIBDIR)' '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(INCLUDEDIR)' '$(DESTDIR)$(PREFIX)'
 
 ## man: manual pages from the headers' contract comments, in build/man
 man:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs into an empty DESTDIR, builds programs against what is there and nothing else, and runs them: by pkg-config
 # (shared, static, C++, the brokers' adapters), by CMake (shared, static, from a tree that was moved), and the examples
-# by their own Makefile. Then sees that uninstall leaves nothing, and does the same with a library that was built
-# without TLS and compression, with the static form alone.
+# by their own Makefile. Then sees that uninstall leaves nothing, and does the same below a prefix with a blank, and with
+# libraries that were built without TLS, without compression and without both, with the static form alone.
 # usage: check-install.sh DIRECTORY
 set -eu
 dir=$1
@@ -41,10 +41,10 @@ built() {
     runs "$name" "$dir/$name"
 }
 
-# Nothing but directories that others use too is left.
+# Nothing is left below a prefix of one's own.
 gone() {
     local left
-    left=$(find "$root" ! -type d -o -type d \( -name tws -o -name libtws \) ! -path "$root$prefix")
+    left=$(find "$root$prefix" 2>/dev/null || true)
     [ -z "$left" ] || fail "uninstall leaves $left"
 }
 
@@ -101,12 +101,25 @@ for broker in ${brokers[@]+"${brokers[@]}"}; do
 done
 cp -a "$root$prefix" "$dir/moved"
 LD_LIBRARY_PATH='' cmake_consumer static "-Dtws_DIR=$dir/moved/lib64/cmake/tws" -Dtws_USE_STATIC_LIBS=ON
-if cmake -S tests/install/cmake -B "$dir/cmake-new" "-Dtws_DIR=$lib/cmake/tws" -DASK=99 >"$dir/log" 2>&1; then
-    fail 'find_package(tws 99) finds this version'
-fi
-if cmake -S tests/install/cmake -B "$dir/cmake-part" "-Dtws_DIR=$lib/cmake/tws" -DWANTED=none >"$dir/log" 2>&1; then
-    fail 'find_package(tws COMPONENTS none) finds that component'
-fi
+# asks ANSWER REQUEST [PARTS]: whether find_package() takes this version for what is requested.
+asks() {
+    local found=yes
+    cmake -S tests/install/cmake -B "$dir/cmake-asks" "-Dtws_DIR=$lib/cmake/tws" "-DASK=$2" "-DWANTED=${3-}" \
+        >"$dir/log" 2>&1 || found=no
+    [ $found = "$1" ] || fail "find_package(tws $2 ${3-}): $found"
+}
+IFS=. read -r major minor patch <<<"$version"
+next=$major.$minor.$((patch + 1))
+asks yes "$version;EXACT"
+asks yes "$major.$minor"
+asks yes "$major.$minor...$next"
+asks yes "0.0.1...<$next"
+asks no "0.0.1...<$version"
+asks no "$next;EXACT"
+asks no "$next"
+asks no "$major.$((minor + 1))"
+asks no 99
+asks no "$version" none
 
 # The document's own lines.
 mkdir "$dir/doc"
@@ -129,20 +142,49 @@ done
 quiet "${make[@]}" "DESTDIR=$root" uninstall
 gone
 
-# ---- Without TLS and compression, static alone ----
+# ---- Below a prefix with a blank ----
 
-rm -rf "$root"
-small=("${make[@]}" "DESTDIR=$root" "BUILD=$dir/build" TLS=0 DEFLATE=0 BROKERS= SHARED=0 TOOLS=0 CFLAGS=-O0)
-quiet "${small[@]}" "-j$(nproc)" install
-[ ! -e "$lib/libtws.so" ] || fail 'SHARED=0 installs a shared library'
-[ ! -e "$root$prefix/include/tws/openssl.h" ] || fail 'TLS=0 installs openssl.h'
-read -ra static < <(pc_static tws)
-absent=(-DWITHOUT_TLS -DWITHOUT_DEFLATE)
-built small "${CC:-cc}" -std=c11 "${cflags[@]}" "${absent[@]}" $src "-L$lib" "${static[@]}" -o "$dir/small"
-if ldd "$dir/small" | grep -E 'libssl|libcrypto|libz\.'; then
-    fail 'a program of the library without TLS and compression needs their libraries'
-fi
-cmake_consumer small "-Dtws_DIR=$lib/cmake/tws" "-DCMAKE_C_FLAGS=${absent[*]}"
-quiet "${small[@]}" uninstall
-gone
+with_blank() {
+    local root="$dir/a root" prefix='/opt/an own'
+    local lib=$root$prefix/lib flags
+    local own=("${MAKE:-make}" --no-print-directory "PREFIX=$prefix" "DESTDIR=$root")
+    quiet "${own[@]}" install
+    cp -a "$root$prefix" "$dir/moved 2"
+    flags=$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --define-prefix --cflags --libs tws)
+    # What pkg-config escapes is for a shell to read.
+    eval "quiet ${CC:-cc} -std=c11 $src $flags -o '$dir/blank'"
+    LD_LIBRARY_PATH=$lib runs 'a prefix with a blank' "$dir/blank"
+    LD_LIBRARY_PATH='' cmake_consumer blank "-Dtws_DIR=$dir/moved 2/lib/cmake/tws"
+    quiet "${own[@]}" uninstall
+    gone
+}
+with_blank
+
+# ---- Without TLS, without compression, without both; static alone ----
+
+# without NAME SWITCH...: everything can be built, and what the library lacks it says.
+without() {
+    local name=$1 switch
+    local small absent=() static
+    shift
+    small=("${make[@]}" "DESTDIR=$root" "BUILD=$dir/build" "$@" BROKERS= SHARED=0 TOOLS=0 CFLAGS=-O0)
+    quiet "${small[@]}" "-j$(nproc)" all install
+    [ ! -e "$lib/libtws.so" ] || fail 'SHARED=0 installs a shared library'
+    for switch in "$@"; do absent+=("-DWITHOUT_${switch%=0}"); done
+    read -ra static < <(pc_static tws)
+    built "$name" "${CC:-cc}" -std=c11 "${cflags[@]}" "${absent[@]}" $src "-L$lib" "${static[@]}" -o "$dir/$name"
+    cmake_consumer "$name" "-Dtws_DIR=$lib/cmake/tws" "-DCMAKE_C_FLAGS=${absent[*]}"
+    if [[ $* = *TLS=0* ]]; then
+        [ ! -e "$root$prefix/include/tws/openssl.h" ] || fail 'TLS=0 installs openssl.h'
+        ! ldd "$dir/$name" "$dir/build/examples/echo" | grep -E 'libssl|libcrypto' || fail 'TLS=0 needs OpenSSL'
+    fi
+    if [[ $* = *DEFLATE=0* ]]; then
+        ! ldd "$dir/$name" "$dir/build/examples/echo" | grep 'libz\.' || fail 'DEFLATE=0 needs zlib'
+    fi
+    quiet "${small[@]}" uninstall
+    gone
+}
+without no-tls TLS=0
+without no-deflate DEFLATE=0
+without neither TLS=0 DEFLATE=0
 echo "install: pkg-config, CMake, an old program, examples, tools of version $version; without TLS and compression; uninstall"
