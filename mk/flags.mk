@@ -29,7 +29,7 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS))
 
 # One short line per step; V=1 shows the commands.
 Q := $(if $(V),,@)
-say = @printf '  %-8s%s\n' '$(1)' '$(2)'
+say = $(if $(V),,@printf '  %-8s%s\n' '$(1)' '$(2)')
 
 # The version has one home: the public header.
 version_of = $(shell sed -n 's/^\#define TWS_VERSION_$(1)[ \t]*\([0-9][0-9]*\).*/\1/p' \

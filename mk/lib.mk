@@ -16,18 +16,21 @@ STATIC_LIB := $(B)/libtws.a
 OBJECTS_LIB := $(B)/libtws-objects.a
 SHARED_LIB := $(B)/libtws.so.$(VERSION)
 
+# Says which packages are missing, if that may be why.
+or_hint = { scripts/deps.sh --quiet --hint build; exit 1; }
+
 .PHONY: lib
 lib: $(if $(call on,$(STATIC)),$(STATIC_LIB)) $(if $(call on,$(SHARED)),$(SHARED_LIB) $(B)/$(SONAME) $(B)/libtws.so)
 
 $(B)/obj/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(COMPILE) -c -o $@ $<
+	$(Q)$(COMPILE) -c -o $@ $< || $(or_hint)
 
 $(B)/obj/%.o: %.S $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(COMPILE) -c -o $@ $<
+	$(Q)$(COMPILE) -c -o $@ $< || $(or_hint)
 
 # A list of members that changes when a source file goes away, so that no stale object stays in an archive.
 $(B)/lib-objects.txt: FORCE
@@ -56,7 +59,7 @@ $(OBJECTS_LIB): $(LIB_OBJS) $(B)/lib-objects.txt
 $(SHARED_LIB): $(LIB_OBJS) $(B)/lib-objects.txt src/tws.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/tws.map $(LIB_OBJS) $(ALL_CFLAGS) \
-	  $(ALL_LDFLAGS) $(LIBS) -o $@ || { scripts/deps.sh --quiet --hint build; exit 1; }
+	  $(ALL_LDFLAGS) $(LIBS) -o $@ || $(or_hint)
 
 $(B)/$(SONAME): $(SHARED_LIB)
 	$(Q)ln -sf $(<F) $@

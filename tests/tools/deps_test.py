@@ -95,6 +95,15 @@ class Machine(unittest.TestCase):
     def test_an_unknown_group_is_refused(self):
         self.assertEqual(self.deps("everything", user=0)[0], 2)
 
+    def test_a_compiler_without_headers_is_told_what_to_install(self):
+        with tempfile.TemporaryDirectory() as build:
+            run = subprocess.run(["make", "-C", ROOT, "CC=gcc -nostdinc", f"BUILD={build}", f"{build}/obj/src/base/alloc.o"],
+                                 env={**os.environ, "MAKEFLAGS": "", "VARIANT": "release", "CC": "gcc -nostdinc"},
+                                 capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("deps: missing", run.stderr)
+        self.assertIn("libc6-dev libssl-dev zlib1g-dev", run.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
