@@ -16,8 +16,9 @@ refuse() {
 git rev-parse -q --verify "refs/tags/$tag" >/dev/null && refuse "there is a tag $tag already"
 text=$(sed -n 's/^#define TWS_VERSION "\(.*\)"/\1/p' include/tws/types.h)
 [ "$text" = "$version" ] || refuse "TWS_VERSION says $text, its numbers $version"
-grep -qE "^## \[${version//./\\.}\] - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md ||
-    refuse "CHANGELOG.md has no entry '## [$version] - DATE'"
+date=$(sed -nE "s/^## \[${version//./\\.}\] - ([0-9]{4}-[0-9]{2}-[0-9]{2})\$/\1/p" CHANGELOG.md)
+[ -n "$date" ] || refuse "CHANGELOG.md has no entry '## [$version] - DATE'"
+[ "$date" = "$(date -u +%F)" ] || refuse "CHANGELOG.md dates $version $date, which is not today"
 between=$(awk '/^## \[/ { inside = ($2 == "[Unreleased]"); next } inside && NF' CHANGELOG.md)
 [ -z "$between" ] || refuse "CHANGELOG.md has unreleased entries"
 grep -q "^libtws ($version-" packaging/debian/changelog || refuse "packaging/debian/changelog has no $version"

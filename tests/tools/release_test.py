@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`make dist` gives the same bytes twice, and they build without git; `make release` refuses what is no release."""
 
+import datetime
 import hashlib
 import os
 import pathlib
@@ -15,6 +16,10 @@ VERSION = re.search(r'#define TWS_VERSION "(.*)"', (ROOT / "include/tws/types.h"
 # Not with what the make above has been told; nor is the clone's committer this machine's.
 ENV = {**{k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VARIANT", "BUILD", "T")},
        **{f"GIT_{who}_{what}": "test@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}
+
+
+def today():
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 def run(*command, cwd):
@@ -69,9 +74,10 @@ class Release(Clone):
         self.assertEqual(self.do("git", "tag"), "")
 
     def prepare(self):
-        """Whatever waits under Unreleased belongs to this release."""
+        """Whatever waits under Unreleased belongs to this release, which is of today."""
         text = (self.top / "CHANGELOG.md").read_text(encoding="utf-8")
         text = re.sub(r"## \[Unreleased\]\n.*?(?=## \[)", "## [Unreleased]\n\n", text, flags=re.S)
+        text = re.sub(rf"(?m)^(## \[{re.escape(VERSION)}\] - ).*", rf"\g<1>{today():%F}", text)
         (self.top / "CHANGELOG.md").write_text(text, encoding="utf-8")
         if self.do("git", "status", "--porcelain"):
             self.do("git", "commit", "-qam", "an entry for the release")
@@ -91,6 +97,10 @@ class Release(Clone):
         self.do("git", "reset", "-q", "--hard", "HEAD~")
         self.edit("CHANGELOG.md", f"## [{VERSION}] - ", f"## [{VERSION}.1] - ")
         self.refused(f"CHANGELOG.md has no entry '## [{VERSION}] - DATE'")
+        self.do("git", "reset", "-q", "--hard", "HEAD~")
+        yesterday = today() - datetime.timedelta(days=1)
+        self.edit("CHANGELOG.md", f"## [{VERSION}] - {today():%F}", f"## [{VERSION}] - {yesterday:%F}")
+        self.refused(f"CHANGELOG.md dates {VERSION} {yesterday:%F}, which is not today")
         self.do("git", "reset", "-q", "--hard", "HEAD~")
         self.edit("packaging/debian/changelog", f"libtws ({VERSION}-", "libtws (99-")
         self.refused(f"packaging/debian/changelog has no {VERSION}")
