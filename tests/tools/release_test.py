@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`make dist` gives the same bytes twice, and they build without git; `make release` refuses what is no release."""
+"""`make dist` gives everybody the same bytes, and they build without git; `make release` refuses what is no release."""
 
 import datetime
 import hashlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -49,13 +50,26 @@ class Clone(unittest.TestCase):
 
 
 class Dist(Clone):
-    def test_the_same_bytes_twice_which_build_without_git(self):
-        sums = []
-        for where in ("one", "two"):
-            self.do("make", "dist", f"BUILD={where}")
-            sums.append(hashlib.sha256((self.top / where / "dist" / f"libtws-{VERSION}.tar.gz").read_bytes()).hexdigest())
-        self.assertEqual(sums[0], sums[1])
-        with tarfile.open(self.top / "one" / "dist" / f"libtws-{VERSION}.tar.gz") as tar:
+    def pack(self, top, **env):
+        """What make dist gives in that tree, with these settings of whoever runs it."""
+        mask = env.pop("umask", 0o022)
+        done = subprocess.run(["make", "dist", "BUILD=out"], cwd=top, env={**ENV, **env}, text=True, check=False, umask=mask,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return (top / "out" / "dist" / f"libtws-{VERSION}.tar.gz").read_bytes()
+
+    def test_the_same_bytes_for_everybody_which_build_without_git(self):
+        first = self.pack(self.top)
+        # Another clone, in another place, of somebody whose habits are different.
+        home = self.top.parent / "home"
+        home.mkdir()
+        (home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n[tar]\n\tumask = 0077\n", encoding="utf-8")
+        other = self.top.parent / "another place"
+        self.do("git", "clone", "-q", str(self.top), str(other))
+        os.utime(other / "Makefile", (1, 1))
+        second = self.pack(other, umask=0o077, TZ="Pacific/Auckland", HOME=str(home), LC_ALL="C.UTF-8", GZIP="-1")
+        self.assertEqual(hashlib.sha256(first).hexdigest(), hashlib.sha256(second).hexdigest())
+        with tarfile.open(self.top / "out" / "dist" / f"libtws-{VERSION}.tar.gz") as tar:
             self.assertEqual({(m.uname, m.uid, m.name.split("/")[0]) for m in tar},
                              {("root", 0, f"libtws-{VERSION}")})
             tar.extractall(self.top.parent)
@@ -64,6 +78,14 @@ class Dist(Clone):
         plan = self.do("make", "-n", "all", "install", f"DESTDIR={self.top.parent}/root", cwd=tree)
         self.assertIn(f"libtws.so.{VERSION}", plan)
         self.assertNotIn("fatal:", plan)
+
+    def test_sources_inside_another_repository_are_no_clone(self):
+        inner = self.top / "inner"
+        shutil.copytree(self.top, self.top.parent / "plain", ignore=shutil.ignore_patterns(".git"))
+        shutil.move(self.top.parent / "plain", inner)
+        done = run("make", "dist", cwd=inner)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("dist: this is no clone", done.stdout)
 
 
 class Release(Clone):
