@@ -42,7 +42,7 @@ static void send_ping(struct session *x, const char *text)
 {
     tws_err err = tws_ping(x->conn, text, strlen(text));
     if (err == TWS_ERR_CONTROL_SIZE) {
-        fprintf(stderr, "cat: %s\n", tws_err_text(err));
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, tws_err_text(err));
     }
 }
 
@@ -50,7 +50,7 @@ static void close_now(struct session *x, uint16_t code, const char *reason)
 {
     tws_err err = tws_close_start(x->conn, code, reason);
     if (err != TWS_OK && !tws_err_is_final(err)) {
-        fprintf(stderr, "cat: %s\n", tws_err_text(err));
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, tws_err_text(err));
     }
 }
 
@@ -97,7 +97,7 @@ static bool send_line(struct session *x, const char *line, size_t len)
     }
     tws_err err = tws_write_message(x->conn, opcode, data, len - (size_t)(data - line));
     if (err != TWS_OK && !tws_err_is_final(err)) { /* this line was not fit to be sent */
-        fprintf(stderr, "cat: %s\n", tws_err_text(err));
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, tws_err_text(err));
     }
     return !tws_err_is_final(err);
 }
@@ -230,9 +230,9 @@ static int show_end(const struct session *x)
     bool good = e.clean && (e.close_code == TWS_CLOSE_NORMAL ||
                             e.close_code == TWS_CLOSE_GOING_AWAY || e.cause == TWS_CAUSE_LOCAL);
     if (!e.clean) {
-        fprintf(stderr, "cat: %s\n", e.text);
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, e.text);
     } else if (x->s->verbose || !good || e.cause != TWS_CAUSE_LOCAL) {
-        fprintf(stderr, "cat: closed by %s with %u%s",
+        fprintf(stderr, "%s: closed by %s with %u%s", program_invocation_short_name,
                 e.cause == TWS_CAUSE_LOCAL ? "this side" : "the server", e.close_code,
                 e.reason[0] ? ": " : "");
         show_text(e.reason, strlen(e.reason));
@@ -303,7 +303,7 @@ static void show_refusal(const tws_error *e, const tws_response *r)
 {
     size_t len = 0;
     const char *body = r != NULL ? tws_response_body(r, &len) : "";
-    fprintf(stderr, "cat: %s\n", e->text);
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, e->text);
     if (len > 0) {
         show_text(body, len);
         if (body[len - 1] != '\n') {
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
     tws_error e;
     read_options(&s, argc, argv);
     if (tws_tls_client_new(&s.dial.tls, &s.tls, &e) != TWS_OK) {
-        fprintf(stderr, "cat: %s\n", e.text);
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, e.text);
         return EXIT_USAGE;
     }
     if (s.verbose) {

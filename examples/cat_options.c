@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: cat [OPTION]... URL\n"
+    " [OPTION]... URL\n"
     "Sends each line of standard input as a message, and prints each message that comes.\n"
     "URL: ws://HOST[:PORT]/PATH, wss://..., ws+unix:SOCKET:/PATH\n"
     "\n"
@@ -98,10 +98,16 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
+static _Noreturn void try_help(void)
+{
+    fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
+    exit(EXIT_USAGE);
+}
+
 static void bad_usage(const char *what, const char *value)
 {
-    fprintf(stderr, "cat: %s '%s'\nTry 'cat --help'.\n", what, value);
-    exit(EXIT_USAGE);
+    fprintf(stderr, "%s: %s '%s'\n", program_invocation_short_name, what, value);
+    try_help();
 }
 
 static uint64_t number(const char *text, uint64_t max)
@@ -156,8 +162,7 @@ static void set_tls_option(struct settings *s, int option, const char *value)
         s->tls.insecure_skip_verify = true;
         break;
     default: /* getopt_long() has said what is wrong */
-        fputs("Try 'cat --help'.\n", stderr);
-        exit(EXIT_USAGE);
+        try_help();
     }
 }
 
@@ -234,7 +239,7 @@ static void set_option(struct settings *s, int option, char *value)
         s->close_reason = value;
         break;
     case OPT_HELP:
-        fputs(usage, stdout);
+        printf("usage: %s%s", program_invocation_short_name, usage);
         exit(EXIT_SUCCESS);
     default:
         set_dial_option(s, option, value);
@@ -256,9 +261,9 @@ void read_options(struct settings *s, int argc, char **argv)
         set_option(s, option, optarg);
     }
     if (optind + 1 != argc) {
-        fprintf(stderr, "cat: %s\nTry 'cat --help'.\n",
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name,
                 optind < argc ? "more than one URL" : "no URL");
-        exit(EXIT_USAGE);
+        try_help();
     }
     s->url = argv[optind];
 }

@@ -37,7 +37,7 @@ check-shell:
 	@scripts/check-shell.sh
 check-man:
 	@$(PYTHON) scripts/mkman.py man $(MAN_DIR)
-	@mandoc -T lint -W warning $(MAN_DIR)/*.3
+	@mandoc -T lint -W warning packaging/man/*.1 $(MAN_DIR)/*.3
 	@$(PYTHON) scripts/mkman.py check docs/api
 	@echo 'man: clean, and docs/api is fresh'
 check-format:

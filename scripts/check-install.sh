@@ -136,6 +136,7 @@ PKG_CONFIG_PATH=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root \
 "$dir/examples/chat" --help >"$dir/log" || fail 'the chat example does not run'
 for tool in "$root$prefix"/bin/*; do
     "$tool" --help >"$dir/log" || fail "$tool does not run"
+    grep -q "^usage: ${tool##*/} " "$dir/log" || fail "$tool does not know its name"
     [ -f "$root$prefix/share/man/man1/${tool##*/}.1" ] || fail "no manual page of $tool"
 done
 [ -f "$root$prefix/share/man/man3/tws_version.3" ] || fail 'no manual page of tws_version'

@@ -14,7 +14,7 @@
 enum { EXIT_USAGE = 2 };
 
 static const char usage[] =
-    "usage: exporter [OPTION]...\n"
+    " [OPTION]...\n"
     "Serves CPU, memory, threads and descriptors of processes at http://HOST:PORT/metrics\n"
     "\n"
     "  --listen HOST:PORT   where to listen (default 127.0.0.1:9464; port 0: any free one)\n"
@@ -41,10 +41,16 @@ static void stop(int number)
     stopped = 1;
 }
 
+static _Noreturn void try_help(void)
+{
+    fprintf(stderr, "Try '%s --help'.\n", program_invocation_short_name);
+    exit(EXIT_USAGE);
+}
+
 static void bad_option(const char *option, const char *value, const char *why)
 {
-    fprintf(stderr, "exporter: --%s %s: %s\nTry 'exporter --help'.\n", option, value, why);
-    exit(EXIT_USAGE);
+    fprintf(stderr, "%s: --%s %s: %s\n", program_invocation_short_name, option, value, why);
+    try_help();
 }
 
 struct settings {
@@ -93,11 +99,10 @@ static void set_option(struct settings *s, struct metrics *m, int option, const 
         s->no_switches = true;
         break;
     case 'h':
-        fputs(usage, stdout);
+        printf("usage: %s%s", program_invocation_short_name, usage);
         exit(EXIT_SUCCESS);
     default: /* getopt_long() has said what is wrong */
-        fputs("Try 'exporter --help'.\n", stderr);
-        exit(EXIT_USAGE);
+        try_help();
     }
 }
 
@@ -108,9 +113,9 @@ static void read_options(struct settings *s, struct metrics *m, int argc, char *
         set_option(s, m, option, optarg);
     }
     if (optind < argc) {
-        fprintf(stderr, "exporter: unexpected argument '%s'\nTry 'exporter --help'.\n",
+        fprintf(stderr, "%s: unexpected argument '%s'\n", program_invocation_short_name,
                 argv[optind]);
-        exit(EXIT_USAGE);
+        try_help();
     }
     /* After all options, so that --run holds wherever it stands. */
     for (size_t i = 0; i < s->specs; i++) {
@@ -127,8 +132,8 @@ static int check_pids(const struct targets *t)
     for (size_t i = 0; i < t->count; i++) {
         const struct target *one = &t->item[i];
         if (one->kind == TARGET_PID && !one->from_file && !one->attached) {
-            fprintf(stderr, "exporter: server=%s: there is no process %s\n", one->server,
-                    one->value);
+            fprintf(stderr, "%s: server=%s: there is no process %s\n",
+                    program_invocation_short_name, one->server, one->value);
             return -ESRCH;
         }
     }
@@ -163,7 +168,7 @@ static int run(struct settings *s, struct metrics *m)
         bad_option("listen", s->listen, why);
     }
     if (result < 0) {
-        fprintf(stderr, "exporter: --listen %s: %s\n", s->listen, why);
+        fprintf(stderr, "%s: --listen %s: %s\n", program_invocation_short_name, s->listen, why);
         return result;
     }
     targets_refresh(&m->targets);
@@ -177,7 +182,7 @@ static int run(struct settings *s, struct metrics *m)
     fflush(stdout);
     result = http_serve(server, &stopped, &mask);
     if (result < 0) {
-        fprintf(stderr, "exporter: %s\n", strerror(-result));
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, strerror(-result));
     }
 out:
     http_close(server);
@@ -190,9 +195,9 @@ static void open_taskstats(struct taskstats_reader *r, bool wanted)
     int result = wanted ? taskstats_open(r) : 0;
     if (result < 0) {
         fprintf(stderr,
-                "exporter: no context switches: %s (they need CAP_NET_ADMIN and the host's "
+                "%s: no context switches: %s (they need CAP_NET_ADMIN and the host's "
                 "namespaces)\n",
-                strerror(-result));
+                program_invocation_short_name, strerror(-result));
     }
 }
 

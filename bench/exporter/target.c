@@ -293,7 +293,8 @@ static int take_text(struct targets *t, char *text)
         const char *why = *line == '\0' || *line == '#' ? NULL : take_line(t, item, &count, line);
         if (why != NULL) {
             t->bad_lines++;
-            fprintf(stderr, "exporter: %s:%zu: %s\n", t->file, number, why);
+            fprintf(stderr, "%s: %s:%zu: %s\n", program_invocation_short_name, t->file, number,
+                    why);
         }
     }
     for (size_t i = 0; i < t->count; i++) {

@@ -23,7 +23,7 @@ enum { OTHER_DESCRIPTORS = 64 };
 
 static int complain(const char *what, const char *why)
 {
-    fprintf(stderr, "load: %s: %s\n", what, why);
+    fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, why);
     return -1;
 }
 
@@ -37,11 +37,11 @@ static int raise_limit(const struct options *o)
     if (limit.rlim_cur >= need)
         return 0;
     if (limit.rlim_max < need) {
-        fprintf(
-            stderr,
-            "load: %u connections need %llu descriptors, the limit is %llu: raise it (ulimit -n) "
-            "or ask for fewer\n",
-            o->connections, (unsigned long long)need, (unsigned long long)limit.rlim_max);
+        fprintf(stderr,
+                "%s: %u connections need %llu descriptors, the limit is %llu: raise it (ulimit -n) "
+                "or ask for fewer\n",
+                program_invocation_short_name, o->connections, (unsigned long long)need,
+                (unsigned long long)limit.rlim_max);
         return -1;
     }
     limit.rlim_cur = limit.rlim_max;
@@ -156,7 +156,7 @@ static int measure(struct result *res, struct json_file *json, FILE *events)
     if (init_workers(r) != 0)
         goto out;
     if (o->metrics != NULL && (metrics = metrics_start(o->metrics, r, &ticker, &why)) == NULL) {
-        fprintf(stderr, "load: --metrics %s: %s\n", o->metrics, why);
+        fprintf(stderr, "%s: --metrics %s: %s\n", program_invocation_short_name, o->metrics, why);
         goto out;
     }
     res->start_unix = clock_wall();
@@ -172,7 +172,8 @@ static int measure(struct result *res, struct json_file *json, FILE *events)
     }
     rc = 0;
     if (json_write(json, res) != 0) {
-        fprintf(stderr, "load: --json %s: %s\n", o->json, strerror(errno));
+        fprintf(stderr, "%s: --json %s: %s\n", program_invocation_short_name, o->json,
+                strerror(errno));
         rc = -1;
     }
     control_event_end(&k);
@@ -205,11 +206,13 @@ static int run(struct options *o, struct result *res)
     FILE *events = NULL;
     int rc = -1;
     if (json_open(&json, o->json) != 0) {
-        fprintf(stderr, "load: --json %s: %s\n", o->json, strerror(errno));
+        fprintf(stderr, "%s: --json %s: %s\n", program_invocation_short_name, o->json,
+                strerror(errno));
         goto out;
     }
     if (o->events != NULL && (events = fopen(o->events, "w")) == NULL) {
-        fprintf(stderr, "load: --events %s: %s\n", o->events, strerror(errno));
+        fprintf(stderr, "%s: --events %s: %s\n", program_invocation_short_name, o->events,
+                strerror(errno));
         goto out;
     }
     if (raise_limit(o) != 0 || prepare(res->run) != 0)

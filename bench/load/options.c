@@ -110,7 +110,7 @@ __attribute__((format(printf, 1, 2))) static int bad(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fputs("load: ", stderr);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
     vfprintf(stderr, format, args);
     fputs(" (--help lists the options)\n", stderr);
     va_end(args);
@@ -463,7 +463,7 @@ static enum options_result parse_one(struct options *o, int id, char *arg)
     if (id == '?' || id == ':')
         return OPTIONS_BAD;
     if (id == 'h') {
-        fputs(options_help, stdout);
+        printf("usage: %s%s", program_invocation_short_name, options_help);
         return OPTIONS_DONE;
     }
     if (id == OPT_VERSION) {

@@ -2,7 +2,7 @@
 #define LOAD_OPTIONS_HELP_H
 
 static const char options_help[] =
-    "usage: load [options] ws://HOST[:PORT][/PATH] [more addresses]\n"
+    " [options] ws://HOST[:PORT][/PATH] [more addresses]\n"
     "\n"
     "Opens connections, sends messages and checks what comes back. With several addresses the\n"
     "connections take turns. Numbers of bytes take k, M or G (powers of 1024).\n"
