@@ -21,6 +21,7 @@ deb: dist
 check-abi:
 	@scripts/deps.sh --quiet package
 	@scripts/abi.sh check $(B)/abi
+	@$(PYTHON) tests/abi/kept_test.py
 
 ## accept-abi: take the present interface as the one to keep; docs/abi.md says when
 accept-abi:
