@@ -212,7 +212,8 @@ static void test_late_error(void **state)
     client_reset(&r.client);
     WAIT_FOR((err = tws_write_text(r.conn, "x")) != TWS_OK);
     assert_int_equal(err, TWS_ERR_NETWORK);
-    assert_int_equal(conn_out_len(r.conn), 0);
+    /* Given up by whoever found the error, which may be the watch and not this write. */
+    WAIT_FOR(conn_out_len(r.conn) == 0);
     rig_close(&r);
 }
 
