@@ -16,7 +16,7 @@ TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
 RELEASE_DRIVERS := tests/integration/hostile_release.py tests/integration/hostile_bombs.py
 
 # What runs a server runs once more with light threads.
-LIGHT_TOO := conn_ stream_ pair_ wait_ events_ session_ map_ server_ hub_ cluster_ client_ cases_ hostile_ examples_chat.py examples_restart.py examples_bridge.py examples_small.py examples_service.py examples_streams.py
+LIGHT_TOO := alloc_ metrics_ conn_ stream_ pair_ wait_ events_ session_ map_ server_ hub_ cluster_ client_ cases_ hostile_ examples_chat.py examples_restart.py examples_bridge.py examples_small.py examples_service.py examples_streams.py
 with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 	$(if $(strip $(foreach n,$(LIGHT_TOO),$(findstring tests/integration/$(n),$(p)))),$(p))))
 
