@@ -85,8 +85,7 @@ static tws_err send_request(struct dial *d, int64_t deadline)
     uint8_t nonce[16];
     size_t len;
     char *text;
-    const char *at;
-    ssize_t n = 0;
+    int r;
 
     if (!base_random(nonce, sizeof nonce))
         return dial_local_failed(d, TWS_PHASE_HANDSHAKE, -errno);
@@ -97,17 +96,9 @@ static tws_err send_request(struct dial *d, int64_t deadline)
         return d->error->code;
     if (d->o.on_head)
         d->o.on_head(true, text, len, d->o.hook_arg);
-    for (at = text; len > 0; len -= (size_t)n, at += n) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)at, .iov_len = len};
-
-        n = net_stream_send(&d->stream, &iov, 1);
-        if (n == -EAGAIN)
-            n = net_stream_await_send(&d->stream, deadline);
-        if (n < 0)
-            break;
-    }
+    r = net_stream_send_by(&d->stream, text, len, deadline);
     base_free(d->allocator, text);
-    return n < 0 ? dial_io_failed(d, TWS_PHASE_HANDSHAKE, (int)n) : TWS_OK;
+    return r < 0 ? dial_io_failed(d, TWS_PHASE_HANDSHAKE, r) : TWS_OK;
 }
 
 /* ---- The answer's head ---- */
@@ -129,11 +120,7 @@ static tws_err receive_more(struct dial *d, int64_t deadline)
 
     if (room > CONN_BUFFER - 1) /* what a connection can be fed of what follows the head */
         room = CONN_BUFFER - 1;
-    do {
-        n = net_stream_await(&d->stream, deadline, 0);
-        if (n == 0)
-            n = net_stream_recv(&d->stream, a->buf + a->len, room);
-    } while (n == -EAGAIN);
+    n = net_stream_recv_by(&d->stream, a->buf + a->len, room, deadline);
     if (n <= 0)
         return dial_io_failed(d, TWS_PHASE_HANDSHAKE, (int)n);
     a->len += (size_t)n;

@@ -29,35 +29,16 @@ static int broke(struct proxy_error *err, int result)
 int proxy_send(struct net_stream *st, const void *data, size_t len, int64_t deadline,
                struct proxy_error *err)
 {
-    const char *at = data;
+    int r = net_stream_send_by(st, data, len, deadline);
 
-    while (len > 0) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)at, .iov_len = len};
-        ssize_t n = net_stream_send(st, &iov, 1);
-
-        if (n == -EAGAIN) {
-            n = net_stream_await_send(st, deadline);
-            if (n == 0)
-                continue;
-        }
-        if (n < 0)
-            return broke(err, (int)n);
-        at += n;
-        len -= (size_t)n;
-    }
-    return 0;
+    return r < 0 ? broke(err, r) : 0;
 }
 
 ssize_t proxy_recv(struct net_stream *st, void *buf, size_t cap, int64_t deadline,
                    struct proxy_error *err)
 {
-    ssize_t n;
+    ssize_t n = net_stream_recv_by(st, buf, cap, deadline);
 
-    do {
-        n = net_stream_await(st, deadline, 0);
-        if (n == 0)
-            n = net_stream_recv(st, buf, cap);
-    } while (n == -EAGAIN);
     if (n < 0)
         return broke(err, (int)n);
     if (n == 0)

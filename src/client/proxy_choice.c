@@ -89,9 +89,7 @@ static const char *parse(struct proxy *p, struct wire_text text)
             return "its scheme is not http, socks5 or socks5h";
         text = wire_text_skip(text, n + 3);
     }
-    for (n = 0; n < text.len && !wire_one_of(text.at[n], "/?#"); n++)
-        ;
-    text = wire_text_head(text, n);
+    text = wire_text_head(text, wire_text_find_any(text, "/?#"));
 
     size_t at = find_last(text, '@');
 
@@ -198,17 +196,12 @@ bool proxy_bypassed(const char *list, const struct wire_host *host)
     else if (host->ipv6 && text_to_address(AF_INET6, host->name, address))
         family = AF_INET6;
     for (; rest.len > 0; rest = wire_text_skip(rest, 1)) {
-        size_t n = 0;
-
-        while (n < rest.len && !wire_one_of(rest.at[n], ", \t"))
-            n++;
-
-        struct wire_text item = wire_text_head(rest, n);
+        struct wire_text item = wire_text_head(rest, wire_text_find_any(rest, ", \t"));
 
         if (family != 0 ? address_listed(family, item, address)
                         : name_listed(item, without_last_dot(host->name)))
             return true;
-        rest = wire_text_skip(rest, n);
+        rest = wire_text_skip(rest, item.len);
     }
     return false;
 }

@@ -54,18 +54,9 @@ static bool read_scheme(struct wire_text scheme, bool *tls)
     return *tls || wire_text_is(scheme, "ws") || wire_text_is(scheme, "http");
 }
 
-static size_t find_any(struct wire_text text, const char *set)
-{
-    size_t i = 0;
-
-    while (i < text.len && !wire_one_of(text.at[i], set))
-        i++;
-    return i;
-}
-
 static void read_authority(struct reference *ref, struct wire_text *text)
 {
-    size_t len = find_any(*text, "/?");
+    size_t len = wire_text_find_any(*text, "/?");
     struct wire_text authority = wire_text_head(*text, len);
     size_t at = authority.len;
 
@@ -181,13 +172,10 @@ static void put_network(struct wire_out *out, const struct wire_url *base,
         wire_put(out, base->password);
         wire_put_char(out, '@');
     }
-    if (ref->has_authority) {
+    if (ref->has_authority)
         wire_put(out, ref->authority);
-    } else {
-        size_t room = out->len < out->cap ? out->cap - out->len : 0;
-
-        out->len += wire_url_host(base, room > 0 ? out->at + out->len : NULL, room);
-    }
+    else
+        wire_url_put(out, base, wire_url_host);
     put_path(out, base, ref);
 }
 

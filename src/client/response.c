@@ -1,7 +1,6 @@
 /* What the server answered, kept; and the body of a refusal. */
 #include "client/dial.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define BODY_MAX 4096
@@ -22,14 +21,6 @@ struct tws_response {
 
 /* ---- Making ---- */
 
-static void put_part(struct wire_out *out, const struct wire_url *url,
-                     size_t (*write)(const struct wire_url *url, char *out, size_t cap))
-{
-    size_t room = out->len < out->cap ? out->cap - out->len : 0;
-
-    out->len += write(url, room > 0 ? out->at + out->len : NULL, room);
-}
-
 static void put_public_url(struct wire_out *out, const struct wire_url *u)
 {
     wire_put_string(out, u->tls ? "wss" : "ws");
@@ -38,9 +29,9 @@ static void put_public_url(struct wire_out *out, const struct wire_url *u)
         wire_put(out, u->unix_path);
         wire_put_char(out, ':');
     } else {
-        put_part(out, u, wire_url_host);
+        wire_url_put(out, u, wire_url_host);
     }
-    put_part(out, u, wire_url_target);
+    wire_url_put(out, u, wire_url_target);
 }
 
 char *dial_public_url(struct dial *d)
@@ -117,11 +108,7 @@ static bool body_fill(struct body *b)
         return true;
     if (b->ended)
         return false;
-    do {
-        n = net_stream_await(&b->d->stream, b->deadline, 0);
-        if (n == 0)
-            n = net_stream_recv(&b->d->stream, a->buf, b->d->o.max_head_bytes);
-    } while (n == -EAGAIN);
+    n = net_stream_recv_by(&b->d->stream, a->buf, b->d->o.max_head_bytes, b->deadline);
     b->ended = n <= 0;
     b->rd = 0;
     a->len = n > 0 ? (size_t)n : 0;

@@ -112,6 +112,11 @@ static inline void net_stream_interrupt(struct net_stream *st)
     task_interrupt(&st->sock);
 }
 
+/* For handshakes. Waits for input and takes it: bytes, 0 at its end, -ETIMEDOUT or -errno. */
+ssize_t net_stream_recv_by(struct net_stream *st, void *buf, size_t len, int64_t deadline);
+/* Sends all of it. 0, -ETIMEDOUT or -errno. */
+int net_stream_send_by(struct net_stream *st, const void *data, size_t len, int64_t deadline);
+
 static inline void net_stream_shutdown(struct net_stream *st, int how)
 {
     st->ops->shutdown(st, how);

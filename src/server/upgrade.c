@@ -36,13 +36,8 @@ static enum upgrade_end receive_more(struct handshake *h, size_t cap)
 {
     /* No more than a connection can be fed of what follows the request. */
     size_t room = cap - h->len < CONN_BUFFER - 1 ? cap - h->len : CONN_BUFFER - 1;
-    ssize_t n;
+    ssize_t n = net_stream_recv_by(&h->stream, h->buf + h->len, room, h->deadline);
 
-    do {
-        n = net_stream_await(&h->stream, h->deadline, 0);
-        if (n == 0)
-            n = net_stream_recv(&h->stream, h->buf + h->len, room);
-    } while (n == -EAGAIN);
     if (n < 0)
         return io_failed(h, (int)n);
     if (n == 0)
@@ -221,21 +216,9 @@ static enum upgrade_end judge(struct handshake *h)
 
 static enum upgrade_end send_bytes(struct handshake *h, const char *data, size_t len)
 {
-    while (len > 0) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-        ssize_t n = net_stream_send(&h->stream, &iov, 1);
+    int r = net_stream_send_by(&h->stream, data, len, h->deadline);
 
-        if (n == -EAGAIN) {
-            n = net_stream_await_send(&h->stream, h->deadline);
-            if (n == 0)
-                continue;
-        }
-        if (n < 0)
-            return io_failed(h, (int)n);
-        data += n;
-        len -= (size_t)n;
-    }
-    return UPGRADE_DONE;
+    return r < 0 ? io_failed(h, r) : UPGRADE_DONE;
 }
 
 typedef ptrdiff_t answer_writer(char *out, size_t cap, const void *what);
@@ -309,13 +292,9 @@ static void linger(struct handshake *h)
 
     net_stream_shutdown(&h->stream, SHUT_WR);
     while (n > 0 && total < LINGER_BYTES) {
-        n = net_stream_await(&h->stream, deadline, 0);
-        if (n == 0)
-            n = net_stream_recv(&h->stream, h->buf, h->cfg->opt.max_head_bytes);
+        n = net_stream_recv_by(&h->stream, h->buf, h->cfg->opt.max_head_bytes, deadline);
         if (n > 0)
             total += (size_t)n;
-        else if (n == -EAGAIN)
-            n = 1;
     }
 }
 

@@ -66,11 +66,10 @@ static void look_at_target(const struct look *l, struct wire_text *authority)
 
     *authority = (struct wire_text){NULL, 0};
     if (l->h->target_form == HTTP_TARGET_ABSOLUTE) {
-        size_t n = 0;
-
         rest = wire_text_skip(rest, wire_text_find(rest, ':') + 3);
-        while (n < rest.len && rest.at[n] != '/' && rest.at[n] != '?')
-            n++;
+
+        size_t n = wire_text_find_any(rest, "/?");
+
         *authority = wire_text_head(rest, n);
         rest = wire_text_skip(rest, n);
     }

@@ -202,15 +202,6 @@ static enum handshake_fault check_offer(const struct handshake_offer *offer)
     return check_protocols(offer->protocols, offer->nprotocols);
 }
 
-/* Appends what one of the writers of url.h writes. */
-static void put_url_part(struct wire_out *out, const struct wire_url *url,
-                         size_t (*write)(const struct wire_url *url, char *out, size_t cap))
-{
-    size_t room = out->len < out->cap ? out->cap - out->len : 0;
-
-    out->len += write(url, room > 0 ? out->at + out->len : NULL, room);
-}
-
 /* Three bytes at a time: user information can be as long as an address. */
 struct base64_writer {
     struct wire_out *out;
@@ -270,12 +261,12 @@ ptrdiff_t handshake_write_request(char *out, size_t cap, const struct handshake_
         return -(ptrdiff_t)fault;
 
     wire_put_string(&w, "GET ");
-    put_url_part(&w, offer->url, wire_url_target);
+    wire_url_put(&w, offer->url, wire_url_target);
     wire_put_string(&w, " HTTP/1.1\r\nHost: ");
     if (offer->host != NULL)
         wire_put_string(&w, offer->host);
     else
-        put_url_part(&w, offer->url, wire_url_host);
+        wire_url_put(&w, offer->url, wire_url_host);
     wire_put_string(&w, "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
     put_string_field(&w, "Sec-WebSocket-Key", offer->key);
     wire_put_string(&w, "Sec-WebSocket-Version: 13\r\n");
@@ -306,9 +297,9 @@ ptrdiff_t handshake_write_connect(char *out, size_t cap, const struct wire_url *
     if (url->is_unix)
         return -(ptrdiff_t)HANDSHAKE_FAULT_HOST;
     wire_put_string(&w, "CONNECT ");
-    put_url_part(&w, url, wire_url_authority);
+    wire_url_put(&w, url, wire_url_authority);
     wire_put_string(&w, " HTTP/1.1\r\nHost: ");
-    put_url_part(&w, url, wire_url_authority);
+    wire_url_put(&w, url, wire_url_authority);
     wire_put_string(&w, "\r\n");
     put_headers(&w, headers, nheaders);
     wire_put_string(&w, "\r\n");

@@ -47,6 +47,15 @@ size_t wire_text_find(struct wire_text text, char c)
     return found != NULL ? (size_t)(found - text.at) : text.len;
 }
 
+size_t wire_text_find_any(struct wire_text text, const char *set)
+{
+    size_t n = 0;
+
+    while (n < text.len && !wire_one_of(text.at[n], set))
+        n++;
+    return n;
+}
+
 bool wire_text_equal(struct wire_text a, struct wire_text b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);

@@ -26,6 +26,8 @@ struct wire_text wire_text_head(struct wire_text text, size_t n);
 struct wire_text wire_text_trim(struct wire_text text);
 /* Position of the first c, or the length when there is none. */
 size_t wire_text_find(struct wire_text text, char c);
+/* The same of the first character of `set`. */
+size_t wire_text_find_any(struct wire_text text, const char *set);
 
 /* Byte for byte. */
 bool wire_text_equal(struct wire_text a, struct wire_text b);

@@ -118,19 +118,9 @@ static void parse_resource(struct wire_url *url, struct wire_text text)
     url->query = wire_text_skip(text, n);
 }
 
-/* Length of `text` up to the first character of `set`. */
-static size_t length_until(struct wire_text text, const char *set)
-{
-    size_t n = 0;
-
-    while (n < text.len && !wire_one_of(text.at[n], set))
-        n++;
-    return n;
-}
-
 static enum wire_url_error parse_network(struct wire_url *url, struct wire_text text)
 {
-    size_t n = length_until(text, "/?");
+    size_t n = wire_text_find_any(text, "/?");
     struct wire_text authority = wire_text_head(text, n);
     size_t at = wire_text_find(authority, '@');
     enum wire_url_error error;
@@ -155,7 +145,7 @@ static enum wire_url_error parse_unix(struct wire_url *url, struct wire_text tex
     if (wire_text_starts(text, "//"))
         text = wire_text_skip(text, 2);
 
-    size_t n = length_until(text, ":?");
+    size_t n = wire_text_find_any(text, ":?");
 
     url->is_unix = true;
     url->default_port = true;
@@ -235,6 +225,14 @@ size_t wire_url_host(const struct wire_url *url, char *out, size_t cap)
 size_t wire_url_authority(const struct wire_url *url, char *out, size_t cap)
 {
     return write_authority(url, true, out, cap);
+}
+
+void wire_url_put(struct wire_out *out, const struct wire_url *url,
+                  size_t (*write)(const struct wire_url *url, char *out, size_t cap))
+{
+    size_t room = out->len < out->cap ? out->cap - out->len : 0;
+
+    out->len += write(url, room > 0 ? out->at + out->len : NULL, room);
 }
 
 size_t wire_url_decode(struct wire_text text, char *out, size_t cap)

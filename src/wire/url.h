@@ -65,6 +65,9 @@ size_t wire_url_target(const struct wire_url *url, char *out, size_t cap);
 size_t wire_url_host(const struct wire_url *url, char *out, size_t cap);
 /* host:port with the port always there: the target of CONNECT. */
 size_t wire_url_authority(const struct wire_url *url, char *out, size_t cap);
+/* Appends what one of these three writes. */
+void wire_url_put(struct wire_out *out, const struct wire_url *url,
+                  size_t (*write)(const struct wire_url *url, char *out, size_t cap));
 /* Percent-decoding. `text` comes from a parsed address, so its escapes are well formed. */
 size_t wire_url_decode(struct wire_text text, char *out, size_t cap);
 
