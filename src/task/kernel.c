@@ -11,7 +11,6 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -171,7 +170,6 @@ static int create_thread(struct kernel_runtime *k, struct kernel_start *start)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, old;
     int r = pthread_attr_init(&attr);
 
     if (r != 0)
@@ -183,12 +181,9 @@ static int create_thread(struct kernel_runtime *k, struct kernel_start *start)
         pick_core(k, &set);
         pthread_attr_setaffinity_np(&attr, sizeof set, &set);
     }
-    sigfillset(&all); /* signals are for the application's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&thread, &attr, kernel_main, start);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r = task_pthread_create(&thread, &attr, kernel_main, start);
     pthread_attr_destroy(&attr);
-    return -r;
+    return r;
 }
 
 static int kernel_spawn(struct task_runtime *rt, void (*fn)(void *), void *arg)
@@ -239,7 +234,6 @@ static int kernel_background(struct task_runtime *rt, void (*fn)(void *), void *
     struct background *b = base_alloc(NULL, sizeof *b);
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, old;
     int r;
 
     (void)rt;
@@ -250,14 +244,11 @@ static int kernel_background(struct task_runtime *rt, void (*fn)(void *), void *
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, KERNEL_STACK);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&thread, &attr, background_main, b);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r = task_pthread_create(&thread, &attr, background_main, b);
     pthread_attr_destroy(&attr);
-    if (r != 0)
+    if (r < 0)
         base_free(NULL, b);
-    return -r;
+    return r;
 }
 
 /* ---- Sockets ---- */

@@ -149,22 +149,27 @@ static void *service_main(void *p)
     return NULL;
 }
 
-int task_service_start(struct task_service *s, const char *name, bool urgent, void (*fn)(void *),
-                       void *arg)
+int task_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                        void *arg)
 {
     sigset_t all, old;
     int r;
 
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    r = pthread_create(thread, attr, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -r;
+}
+
+int task_service_start(struct task_service *s, const char *name, bool urgent, void (*fn)(void *),
+                       void *arg)
+{
     s->fn = fn;
     s->arg = arg;
     s->name = name;
     s->urgent = urgent;
-    /* Signals are for the application's threads; connection threads inherit this mask. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&s->thread, NULL, service_main, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -r;
+    return task_pthread_create(&s->thread, NULL, service_main, s);
 }
 
 void task_service_join(struct task_service *s)

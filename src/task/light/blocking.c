@@ -6,7 +6,6 @@
 #include "task/light/light.h"
 
 #include <errno.h>
-#include <signal.h>
 
 #define HELPERS_MAX 256
 #define HELPER_IDLE_MS 10000
@@ -80,19 +79,15 @@ static int start_helper(struct light_helpers *h)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, old;
     int r;
 
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, HELPER_STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&thread, &attr, helper_main, h);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r = task_pthread_create(&thread, &attr, helper_main, h);
     pthread_attr_destroy(&attr);
     if (r == 0)
         h->count++;
-    return -r;
+    return r;
 }
 
 static int submit(struct light_helpers *h, struct light_job *job)

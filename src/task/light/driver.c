@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -437,7 +436,6 @@ static int create_driver(struct light_runtime *rt, struct light_carrier *c, uint
 {
     struct light_driver *d = base_calloc(rt->rt.allocator, sizeof *d);
     pthread_attr_t attr;
-    sigset_t all, old;
     int r;
 
     if (!d)
@@ -448,14 +446,11 @@ static int create_driver(struct light_runtime *rt, struct light_carrier *c, uint
     task_park_init(&d->park);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, DRIVER_STACK + (size_t)sysconf(_SC_THREAD_STACK_MIN));
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&d->thread, &attr, driver_main, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r = task_pthread_create(&d->thread, &attr, driver_main, d);
     pthread_attr_destroy(&attr);
-    if (r != 0) {
+    if (r < 0) {
         base_free(rt->rt.allocator, d);
-        return -r;
+        return r;
     }
     d->next = rt->drivers;
     rt->drivers = d;
