@@ -160,7 +160,7 @@ bool server_admit_locked(tws_server *s, const union net_peer *peer, struct serve
         return false;
     }
     if (o->max_per_address > 0 && net_peer_key(peer, &key))
-        counted = address_table_add(&s->per_address, server_allocator(s), &key, o->max_per_address);
+        counted = address_table_add(&s->per_address, &key, o->max_per_address);
     if (counted == 0)
         *r = (struct server_refusal){503, "too many connections from this address",
                                      &s->totals.refused_address, o->max_per_address,

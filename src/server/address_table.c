@@ -1,108 +1,75 @@
 #include "server/address_table.h"
 
+#include "base/random.h"
+
 #include <string.h>
 
 struct address_entry {
-    struct address_entry *next;
+    struct base_node node; /* first */
     struct net_peer_key key;
     uint32_t count;
 };
 
-/* FNV-1a. Whoever owns many addresses owns many connections anyway: a flood of collisions costs a
- * walk over a list no longer than the server's connections. */
-static size_t hash(const struct net_peer_key *key)
+bool address_table_init(struct address_table *t, const tws_allocator *a)
 {
-    uint64_t h = UINT64_C(14695981039346656037);
-
-    for (size_t i = 0; i < sizeof key->bytes; i++)
-        h = (h ^ key->bytes[i]) * UINT64_C(1099511628211);
-    return (size_t)(h ^ (h >> 32));
+    return base_random(&t->hash_key, sizeof t->hash_key) && base_table_init(&t->entries, a);
 }
 
-static struct address_entry **find(struct address_table *t, const struct net_peer_key *key)
+static uint64_t hash_of(const struct address_table *t, const struct net_peer_key *key)
 {
-    struct address_entry **at = &t->buckets[hash(key) % t->bucket_count];
-
-    while (*at && memcmp(&(*at)->key, key, sizeof *key) != 0)
-        at = &(*at)->next;
-    return at;
+    return base_hash(&t->hash_key, key->bytes, sizeof key->bytes);
 }
 
-static bool grow(struct address_table *t, const tws_allocator *a)
+static struct address_entry *find(const struct address_table *t, const struct net_peer_key *key,
+                                  uint64_t hash)
 {
-    size_t count = t->bucket_count ? t->bucket_count * 2 : 64;
-    struct address_entry **buckets = base_calloc(a, count * sizeof(*buckets));
+    struct base_node *n = base_table_first(&t->entries, hash);
 
-    if (!buckets)
-        return t->bucket_count > 0; /* longer lists, then */
-    for (size_t i = 0; i < t->bucket_count; i++) {
-        struct address_entry *e = t->buckets[i];
-
-        while (e) {
-            struct address_entry *next = e->next;
-            struct address_entry **at = &buckets[hash(&e->key) % count];
-
-            e->next = *at;
-            *at = e;
-            e = next;
-        }
-    }
-    base_free(a, t->buckets);
-    t->buckets = buckets;
-    t->bucket_count = count;
-    return true;
+    while (n && memcmp(&((struct address_entry *)n)->key, key, sizeof *key) != 0)
+        n = base_table_next(n);
+    return (struct address_entry *)n;
 }
 
-int address_table_add(struct address_table *t, const tws_allocator *a,
-                      const struct net_peer_key *key, uint32_t max)
+int address_table_add(struct address_table *t, const struct net_peer_key *key, uint32_t max)
 {
-    struct address_entry **at;
+    uint64_t hash = hash_of(t, key);
+    struct address_entry *e = find(t, key, hash);
 
-    if (t->entries >= t->bucket_count && !grow(t, a))
-        return -1;
-    at = find(t, key);
-    if (!*at) {
-        struct address_entry *e = base_calloc(a, sizeof *e);
-
+    if (!e) {
+        e = base_calloc(t->entries.allocator, sizeof *e);
         if (!e)
             return -1;
+        e->node.hash = hash;
         e->key = *key;
-        *at = e;
-        t->entries++;
+        base_table_insert(&t->entries, &e->node);
     }
-    if ((*at)->count >= max)
+    if (e->count >= max)
         return 0;
-    (*at)->count++;
+    e->count++;
     return 1;
 }
 
-void address_table_remove(struct address_table *t, const tws_allocator *a,
-                          const struct net_peer_key *key)
+void address_table_remove(struct address_table *t, const struct net_peer_key *key)
 {
-    struct address_entry **at;
-    struct address_entry *e;
+    struct address_entry *e = find(t, key, hash_of(t, key));
 
-    if (t->bucket_count == 0)
-        return;
-    at = find(t, key);
-    e = *at;
     if (!e || --e->count > 0)
         return;
-    *at = e->next;
-    t->entries--;
-    base_free(a, e);
+    base_table_remove(&t->entries, &e->node);
+    base_free(t->entries.allocator, e);
 }
 
-void address_table_free(struct address_table *t, const tws_allocator *a)
+void address_table_free(struct address_table *t)
 {
-    for (size_t i = 0; i < t->bucket_count; i++) {
-        while (t->buckets[i]) {
-            struct address_entry *e = t->buckets[i];
+    size_t at = 0;
+    struct base_node *n = t->entries.buckets ? base_table_walk(&t->entries, &at, NULL) : NULL;
 
-            t->buckets[i] = e->next;
-            base_free(a, e);
-        }
+    while (n) {
+        struct base_node *next = base_table_walk(&t->entries, &at, n);
+
+        base_free(t->entries.allocator, n);
+        n = next;
     }
-    base_free(a, t->buckets);
+    base_table_destroy(&t->entries);
     memset(t, 0, sizeof *t);
 }

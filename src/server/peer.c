@@ -306,7 +306,7 @@ void server_forget_socket(tws_server *s, const union net_peer *address)
     s->connections--;
     trim = crowd_left_locked(s);
     if (s->opt.max_per_address > 0 && net_peer_key(address, &key))
-        address_table_remove(&s->per_address, server_allocator(s), &key);
+        address_table_remove(&s->per_address, &key);
     pthread_mutex_unlock(&s->mu);
     if (trim)
         task_background(s->runtime, base_trim, NULL);

@@ -230,7 +230,8 @@ static tws_err start_threads(tws_server *s, tws_error *e)
             return failed(e, TWS_ERR_SYSTEM, -r, "thread");
         s->watcher_runs = true;
     }
-    if ((s->opt.max_address_rate > 0 && !rate_table_init(&s->rates, server_allocator(s))) ||
+    if ((s->opt.max_per_address > 0 && !address_table_init(&s->per_address, server_allocator(s))) ||
+        (s->opt.max_address_rate > 0 && !rate_table_init(&s->rates, server_allocator(s))) ||
         !server_accept_prepare(s))
         return failed(e, TWS_ERR_MEMORY, 0, NULL);
     s->accept_spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -258,7 +259,7 @@ static void server_release(tws_server *s)
     base_free(a, s->listeners);
     base_free(a, s->addresses);
     base_free(a, s->accept_fds);
-    address_table_free(&s->per_address, a);
+    address_table_free(&s->per_address);
     rate_table_free(&s->rates, a);
     if (s->accept_spare >= 0) /* the acceptor never ran */
         close(s->accept_spare);
