@@ -154,10 +154,13 @@ typedef struct tws_cluster_options {
      * leaves only after so long: it has restarted, and the other nodes come back at moments of their
      * own. Default 1,000; TWS_NOWAIT: at once. */
     tws_ms hold;
-    tws_ms linger;     /* default 2,000; 0: for ever; TWS_NOWAIT: not at all */
-    tws_ms drain;      /* what tws_cluster_free() takes at most to send the rest; default 1,000;
-                                  0: no limit; TWS_NOWAIT: not at all */
-    tws_gap_fn on_gap; /* default none */
+    /* How long a room without members keeps its subscription. Default 2,000; 0: for ever;
+     * TWS_NOWAIT: not at all. */
+    tws_ms linger;
+    /* What tws_cluster_free() takes at most to send the rest. Default 1,000; 0: no limit;
+     * TWS_NOWAIT: not at all. */
+    tws_ms drain;
+    tws_gap_fn on_gap;              /* default none */
     tws_cluster_state_fn on_state;  /* default none */
     void *arg;                      /* handed to both */
     tws_log_fn log;                 /* default none */

@@ -41,8 +41,8 @@ typedef struct tws_nats_options {
     /* "nats://host:port", "tls://host:port"; one with tls: means all. Default: 127.0.0.1:4222 */
     const char *const *urls;
     size_t url_count;
-    const char
-        *name; /* of this connection, as the server's monitoring shows it; default "libtws" */
+    /* Of this connection, as the server's monitoring shows it; default "libtws". */
+    const char *name;
 
     /* Who this is: at most one of user and password, token, credentials, nkey. Default: nobody. */
     const char *user, *password;

@@ -31,13 +31,13 @@ extern "C" {
 #endif
 
 typedef struct tws_redis_options {
-    size_t size;         /* set by the initialiser */
-    const char *address; /* HOST:PORT, HOST, [IPv6]:PORT, or the path of a Unix socket, which
-                                    begins with '/'; default "127.0.0.1:6379" */
+    size_t size; /* set by the initialiser */
+    /* HOST:PORT, HOST, [IPv6]:PORT, or the path of a Unix socket, which begins with '/'; default
+     * "127.0.0.1:6379". */
+    const char *address;
     const char *user, *password; /* AUTH; a password alone is that of the default user */
     tws_ms connect_timeout;      /* of each attempt; default 2,000 */
-    tws_ms
-        ping_interval; /* a server that has not answered for two of these is away; default 2,000 */
+    tws_ms ping_interval; /* a server that has not answered two of these is away; default 2,000 */
     /* Attempts wait so long after the first failure, then twice that and so on, with a random share,
      * up to the second. Defaults 50, 500. */
     tws_ms retry_first, retry_most;

@@ -53,8 +53,8 @@ struct upgrade_input {
     union net_peer peer;
     const void *buffered;
     size_t buffered_len;
-    const tws_parsed_request
-        *parsed;        /* the head; `buffered` is what follows it; NULL: to be read */
+    /* The head, and `buffered` is what follows it; NULL: to be read. */
+    const tws_parsed_request *parsed;
     bool plain;         /* no TLS, whatever the options say */
     struct ssl_st *ssl; /* TLS that somebody else has set up; taken over; NULL */
     /* Told what the TLS handshake agreed on; NULL: not. */

@@ -144,10 +144,9 @@ struct light_socket {
     _Atomic(struct task_park *) waiter[2]; /* by enum task_dir */
     _Atomic bool event[2];                 /* an edge that nobody has looked at yet */
     _Atomic bool hung_up;
-    const struct task_socket
-        *user;        /* perhaps closed already: for fetching what is around it only */
-    bool maybe_input; /* reader's: the last receive did not empty the socket */
-    uint8_t streak;   /* reader's: receives in a row that did not */
+    const struct task_socket *user; /* perhaps closed: for fetching what is around it only */
+    bool maybe_input;               /* reader's: the last receive did not empty the socket */
+    uint8_t streak;                 /* reader's: receives in a row that did not */
     struct light_socket *next;
 };
 
