@@ -230,6 +230,7 @@ static void finish_handshake(tws_conn *c, int64_t deadline, bool over)
      * shut the other direction, data that still comes would be answered with a reset. */
     if (!err && take_reader(c, deadline, over)) {
         c->drop = true;
+        c->in.late = 0;
         err = await_peer_close(c, deadline);
         if (!err)
             end_both_ways(c, deadline);

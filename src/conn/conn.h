@@ -83,6 +83,7 @@ struct conn_input {
     uint32_t rd, wr;
     uint8_t *area; /* NULL: none */
     uint32_t area_cap;
+    uint32_t late;    /* bytes that came in this call after its time was over */
     uint8_t hot;      /* receives for which a borrowed buffer is kept although it is empty */
     bool filled;      /* the last receive filled the buffer: there is probably more */
     bool borrowed;    /* buf is from env->buffers */

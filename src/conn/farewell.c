@@ -97,6 +97,7 @@ void conn_farewell_read(tws_conn *c)
         return;
     atomic_store(&c->reader, task_self());
     conn_input_restore(c);
+    c->in.late = 0;
     c->drop = true;
     while (atomic_load_explicit(&c->count.wire_in, memory_order_relaxed) < most &&
            conn_skip_message(c, deadline) == TWS_OK) {

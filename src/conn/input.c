@@ -13,6 +13,9 @@
 #define INPUT_TRIM_MS 2000
 /* Silence is looked at once a day at least, so that no sum of times overflows. */
 #define PERIOD_MAX ((tws_ms)24 * 60 * 60 * 1000)
+/* Of what comes without a pause, a call whose time is over takes so much and no more: a socket's buffer
+ * full, so that one that does not wait sees all that had arrived. */
+#define LATE_MAX (4u << 20)
 /* The coarse clock may be this far behind. */
 #define CLOCK_SLACK_NS (10 * BASE_NS_PER_MS)
 
@@ -288,6 +291,18 @@ static tws_err not_received(tws_conn *c, int r)
     return TWS_ERR_TIMEOUT;
 }
 
+/* A peer that sends without a pause, control frames for instance, leaves no wait that could time out. */
+static bool too_late(const tws_conn *c, int64_t deadline)
+{
+    return c->in.late >= LATE_MAX && deadline != TASK_FOREVER;
+}
+
+static void count_late(tws_conn *c, size_t n, int64_t deadline)
+{
+    if (deadline != TASK_FOREVER && c->in.late < LATE_MAX && base_clock_ns() >= deadline)
+        c->in.late += n < LATE_MAX ? (uint32_t)n : LATE_MAX;
+}
+
 /* Bytes have come. `since`: when the wait for the rest of a frame began; 0 between frames. */
 static void heard(tws_conn *c, size_t n, int64_t since)
 {
@@ -342,7 +357,8 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
             return err;
         if (!c->in.area)
             conn_input_release(c);
-        n = net_stream_await(&c->stream, deadline, silence_period(c));
+        n = too_late(c, deadline) ? -ETIMEDOUT
+                                  : net_stream_await(&c->stream, deadline, silence_period(c));
         blocks = n == 0 && net_stream_recv_waits(&c->stream);
         if (n == 0) {
             if (!direct && !make_room(c, (uint32_t)size))
@@ -351,6 +367,7 @@ static tws_err receive(tws_conn *c, void *direct, size_t size, size_t *got, int6
                        : net_stream_recv(&c->stream, c->in.buf + c->in.wr, c->in.cap - c->in.wr);
             if (n > 0) {
                 heard(c, (size_t)n, since);
+                count_late(c, (size_t)n, deadline);
                 *got = (size_t)n;
                 return rate > 0 ? conn_rate_judge(c, (size_t)n, waited_from) : TWS_OK;
             }

@@ -147,6 +147,7 @@ static bool answered(tws_conn *c, const struct conn_ping *p)
  * waits to read is to go on with that. */
 static tws_err pump(tws_conn *c, struct conn_ping *p, int64_t deadline)
 {
+    c->in.late = 0;
     conn_input_restore(c);
     conn_forget_shown(c);
     while (!answered(c, p)) {

@@ -69,6 +69,7 @@ tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
         conn_reader_leave(c);
         return conn_sticky(c);
     }
+    c->in.late = 0;
     conn_input_restore(c);
     return TWS_OK;
 }

@@ -62,6 +62,7 @@ static enum sight look(tws_conn *c)
 
     if (conn_state(c) != CONN_OPEN || has_payload(c))
         return SIGHT_READY;
+    c->in.late = 0;
     if (c->msg.in_frame) {
         err = conn_input_fill(c, conn_input_len(c) + 1, TASK_NOW);
         f.opcode = WIRE_CONT;

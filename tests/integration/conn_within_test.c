@@ -3,10 +3,89 @@
 
 #include "conn/conn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* More than fits into the buffers of both sides. */
 #define MUCH ((size_t)16 << 20)
+
+/* ---- A peer that sends pongs without a pause ---- */
+
+#define FLOOD_END ((size_t)64 << 20)
+
+static const struct net_stream_ops *real;
+static size_t flooded;
+
+static int flood_await(struct net_stream *st, int64_t deadline, tws_ms period)
+{
+    (void)st;
+    (void)deadline;
+    (void)period;
+    return 0;
+}
+
+static ssize_t flood_recv(struct net_stream *st, void *buf, size_t len)
+{
+    static const uint8_t pong[6] = {0x8a, 0x80};
+    uint8_t *out = buf;
+
+    (void)st;
+    if (flooded >= FLOOD_END)
+        return -ECONNRESET; /* a call that does not end otherwise */
+    for (size_t i = 0; i < len; i++)
+        out[i] = pong[flooded++ % sizeof pong];
+    return (ssize_t)len;
+}
+
+static ssize_t flood_send(struct net_stream *st, const struct iovec *iov, int count)
+{
+    return real->send(st, iov, count);
+}
+
+static int flood_await_send(struct net_stream *st, int64_t deadline)
+{
+    return real->await_send(st, deadline);
+}
+
+static void flood_shutdown(struct net_stream *st, int how)
+{
+    real->shutdown(st, how);
+}
+
+static void flood_close(struct net_stream *st)
+{
+    real->close(st);
+}
+
+/* As long as there is input no wait ends; calls do all the same. */
+static void test_flood(void **state)
+{
+    static const struct net_stream_ops flood = {flood_await,      flood_recv,     flood_send,
+                                                flood_await_send, flood_shutdown, flood_close};
+    tws_server_options opt;
+    tws_opcode opcode;
+    tws_message m;
+    struct rig r;
+
+    (void)state;
+    rig_options(&opt);
+    opt.upgrade.conn.max_control_rate = 0;
+    opt.upgrade.conn.close_timeout = 1;
+    rig_open(&r, &opt);
+    real = r.conn->stream.ops;
+    r.conn->stream.ops = &flood;
+    flooded = 0;
+    assert_err(tws_read_message_within(r.conn, &m, TWS_NOWAIT), TWS_ERR_TIMEOUT);
+    flooded %= 6;
+    assert_err(tws_read_message_within(r.conn, &m, 1), TWS_ERR_TIMEOUT);
+    flooded %= 6;
+    assert_ok(tws_set_timeout(r.conn, TWS_TIMEOUT_READ, 1));
+    assert_err(tws_next_reader(r.conn, &opcode), TWS_ERR_TIMEOUT);
+    flooded %= 6;
+    assert_err(tws_close(r.conn, 1000, NULL), TWS_ERR_CLOSE_TIMEOUT);
+    r.conn->stream.ops = real;
+    rig_close(&r);
+}
 
 /* ---- One call ---- */
 
@@ -185,11 +264,9 @@ static void test_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_read_deadline),
-        cmocka_unit_test(test_write_deadline),
-        cmocka_unit_test(test_queue_has_no_deadline),
+        cmocka_unit_test(test_flood),          cmocka_unit_test(test_read),
+        cmocka_unit_test(test_write),          cmocka_unit_test(test_read_deadline),
+        cmocka_unit_test(test_write_deadline), cmocka_unit_test(test_queue_has_no_deadline),
         cmocka_unit_test(test_arguments),
     };
 
