@@ -14,7 +14,8 @@
  *     }
  *
  * Signals: no call raises SIGPIPE. The server's threads run with all signals blocked, so that those
- * of the process reach the application's own threads.
+ * of the process reach the application's own threads; all but those that a fault of their own raises
+ * (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), so that the application's handler for it runs.
  */
 #ifndef TWS_SERVER_H
 #define TWS_SERVER_H

@@ -281,7 +281,7 @@ struct task_kind {
 };
 
 extern const struct task_kind task_kernel;
-/* pthread_create() with all signals blocked: they are for the application's threads. 0 or -errno. */
+/* pthread_create() with the signals blocked that are for the application's threads. 0 or -errno. */
 int task_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                         void *arg);
 /* What task_trim_stack() leaves below its own frame: the red zone and the calls it makes. */

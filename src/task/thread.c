@@ -152,11 +152,16 @@ static void *service_main(void *p)
 int task_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                         void *arg)
 {
-    sigset_t all, old;
+    /* What a thread's own fault raises ends the process at once where it is blocked: nothing of the
+     * application's that writes crash reports would be asked. */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t others, old;
     int r;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&others, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &old);
     r = pthread_create(thread, attr, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return -r;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -263,6 +264,49 @@ static void kernel_threads_get_a_core_each_unless_told_otherwise(void **state)
     }
 }
 
+/* ---- Signals ---- */
+
+static _Atomic int wrong;
+
+static void looks_at_mask(void *arg)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    static const int others[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGPIPE, SIGUSR1, SIGALRM};
+    sigset_t set;
+
+    (void)arg;
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (sigismember(&set, faults[i]) != 0)
+            atomic_fetch_add(&wrong, 1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (sigismember(&set, others[i]) != 1)
+            atomic_fetch_add(&wrong, 1);
+    atomic_fetch_add(&helped, 1);
+}
+
+static void looks_everywhere(void *arg)
+{
+    looks_at_mask(arg);
+    tws_blocking(looks_at_mask, arg);
+    if (task_background(task_current_runtime(), looks_at_mask, arg) != 0)
+        abort();
+}
+
+/* No signal of the process comes to the library's threads, but their own faults do. */
+static void signals(void **state)
+{
+    struct task_service service;
+
+    (void)state;
+    atomic_store(&helped, 0);
+    on_both(looks_everywhere, NULL);
+    assert_int_equal(task_service_start(&service, "test", false, looks_at_mask, NULL), 0);
+    task_service_join(&service);
+    until(&helped, 7);
+    assert_int_equal(atomic_load(&wrong), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +317,7 @@ int main(void)
         cmocka_unit_test(cancelling),
         cmocka_unit_test(sets),
         cmocka_unit_test(background),
+        cmocka_unit_test(signals),
     };
 
     return cmocka_run_group_tests_name("task_group", tests, NULL, NULL);
