@@ -96,7 +96,8 @@ typedef struct tws_verdict tws_verdict;
  *
  * Runs the hooks of the options on the calling thread, as a handshake would, and waits for nothing.
  * The HTTP server then sends the verdict's status, headers and body; after a 101
- * tws_verdict_open() makes the connection.
+ * tws_verdict_open() makes the connection. When that fails, or nobody asks for it, on_handshake_end is
+ * called by the function that frees the verdict (TWS_ERR_CLOSED).
  *
  * @param out set to the verdict; NULL when there is none
  * @param request the request; copied

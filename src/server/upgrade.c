@@ -379,6 +379,7 @@ enum upgrade_end upgrade_open(struct handshake *h, tws_conn **out)
     if (!conn_feed(c, h->rest, h->rest_len) ||
         (h->compress && !c->deflate && !conn_deflate_start(c, &h->agreed))) {
         tell_closing(h);
+        h->reply.session = atomic_exchange(&c->session, NULL); /* until on_handshake_end was told */
         tws_conn_unref(c);
         return ended(h, UPGRADE_INTERNAL, "no memory for the connection");
     }

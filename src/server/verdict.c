@@ -13,6 +13,7 @@ struct tws_verdict {
     struct handshake h;
     struct http_head head; /* of h.answer, with a zero behind each name and value */
     struct http_field *fields;
+    bool over; /* the hooks know what became of it, or a connection did */
 };
 
 /* More than any answer has. */
@@ -98,6 +99,7 @@ tws_err tws_upgrade_judge(tws_verdict **out, const tws_parsed_request *request,
         v->h.why = "no memory for the answer";
     }
     upgrade_tell(&v->h, error ? error : &local);
+    v->over = v->h.end != UPGRADE_DONE;
     err = error ? error->code : local.code;
     v->in.parsed = NULL; /* the strings are the caller's */
     if (!v->head.nfields || err == TWS_ERR_MEMORY)
@@ -158,7 +160,7 @@ static tws_conn *open_for(tws_verdict *v, struct task_runtime *rt, int fd, const
     h->request->peer = h->peer;
     h->rest = buffered;
     h->rest_len = len;
-    upgrade_open(h, &c);
+    v->over = upgrade_open(h, &c) == UPGRADE_DONE;
     return c;
 }
 
@@ -216,6 +218,18 @@ tws_err tws_verdict_serve(tws_server *s, tws_verdict *v, int fd, const void *buf
     return err;
 }
 
+/* What the hooks have prepared for a connection that will not be. */
+static void tell_unused(tws_verdict *v)
+{
+    tws_error local;
+
+    if (v->h.end == UPGRADE_DONE) {
+        v->h.end = UPGRADE_CUT;
+        v->h.why = "no connection was made of the verdict";
+    }
+    upgrade_tell(&v->h, &local);
+}
+
 void tws_verdict_free(tws_verdict *v)
 {
     struct upgrade_config *cfg;
@@ -223,6 +237,8 @@ void tws_verdict_free(tws_verdict *v)
     if (!v)
         return;
     cfg = v->cfg;
+    if (!v->over)
+        tell_unused(v);
     base_free(cfg->opt.allocator, v->fields);
     upgrade_handshake_free(&v->h);
     base_free(cfg->opt.allocator, v);

@@ -5,9 +5,12 @@
 #include "support_events.h"
 
 #include <tws/session.h>
+#include <tws/upgrade.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 struct value {
     _Atomic int destroyed;
@@ -148,6 +151,56 @@ static void test_upgrade_hook(void **state)
     }
 }
 
+/* Where another HTTP server answers: nobody asks for the connection, or it cannot be. */
+static void test_verdict_without_connection(void **state)
+{
+    static const tws_header headers[] = {{"Host", "x"},
+                                         {"Upgrade", "websocket"},
+                                         {"Connection", "Upgrade"},
+                                         {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="},
+                                         {"Sec-WebSocket-Version", "13"}};
+    static const char behind[8000];
+    tws_parsed_request r;
+    tws_verdict *v;
+    tws_conn *c;
+
+    (void)state;
+    tws_parsed_request_init(&r);
+    r.headers = headers;
+    r.header_count = 5;
+    for (int way = 0; way < 4; way++) {
+        struct door d = {.open = way > 0};
+        struct counter k;
+        tws_allocator a = counter_allocator(&k);
+        tws_upgrade_options opt;
+        int fds[2];
+
+        tws_upgrade_options_init(&opt);
+        opt.allocator = &a;
+        opt.on_upgrade = at_the_door;
+        opt.on_handshake_end = told;
+        opt.hook_arg = &d;
+        assert_err(tws_upgrade_judge(&v, &r, &opt, NULL), way > 0 ? TWS_OK : TWS_ERR_REFUSED);
+        if (way < 2) {
+            tws_verdict_free(v);
+        } else if (way < 3) {
+            assert_err(tws_verdict_open(&c, v, -1, NULL, 0, NULL), TWS_ERR_ARGUMENT);
+        } else {
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+            atomic_store(&k.fail_from, atomic_load(&k.calls));
+            atomic_store(&k.fail_count, 1);
+            assert_err(tws_verdict_open(&c, v, fds[0], behind, sizeof behind, NULL),
+                       TWS_ERR_MEMORY);
+            close(fds[1]);
+        }
+        assert_false(atomic_load(&d.wrong));
+        assert_int_equal(atomic_load(&d.told), 1);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(atomic_load(&d.values[i].destroyed), 1);
+        assert_int_equal(atomic_load(&k.live), 0);
+    }
+}
+
 /* At each place where memory may be missing, from the hook to the connection. */
 static bool with_values(const tws_request *r, tws_reply *a, void *arg)
 {
@@ -269,8 +322,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls),        cmocka_unit_test(test_life),
-        cmocka_unit_test(test_upgrade_hook), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_upgrade_hook), cmocka_unit_test(test_verdict_without_connection),
+        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
