@@ -68,11 +68,15 @@ static tws_err run_in_group(struct dial_job *job)
 static tws_err run_anywhere(struct dial_job *job)
 {
     tws_err err = dial_run(&job->conn, job->url, &job->o, job->response, job->error, NULL);
+    struct conn_env *env;
     int r;
 
     if (err)
         return err;
+    env =
+        conn_env_ref(job->conn->env); /* the thread may end, with all it has, before we are back */
     r = conn_spawn(job->conn, thread_main, job);
+    conn_env_unref(env);
     if (r == 0) {
         task_park(&job->end, TASK_FOREVER);
         return TWS_OK;

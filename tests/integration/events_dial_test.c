@@ -122,6 +122,38 @@ static void test_reference(void **state)
     }
 }
 
+/* Nobody but its thread keeps the connection, which may be gone before the dial has returned. */
+static void hang_up(tws_conn *c, void *arg)
+{
+    (void)arg;
+    tws_abort(c);
+}
+
+static void count_close(tws_conn *c, const tws_error *e, void *arg)
+{
+    (void)c;
+    (void)e;
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+static void test_nobody_keeps(void **state)
+{
+    tws_server_options opt;
+    _Atomic int closed = 0;
+    struct link l;
+
+    (void)state;
+    support_server_options(&opt, hang_up, NULL);
+    link_open(&l, &opt);
+    tws_events_init(&l.events);
+    l.events.on_close = count_close;
+    l.dial.events_arg = &closed;
+    for (int i = 0; i < 20; i++)
+        assert_ok(tws_dial(NULL, l.url, &l.dial, NULL, NULL));
+    WAIT_FOR(atomic_load(&closed) == 20);
+    link_close(&l, 0);
+}
+
 /* The last reference may go inside on_close. */
 static void let_go(tws_conn *c, const tws_error *e, void *arg)
 {
@@ -421,10 +453,15 @@ static void test_both_faces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dial),           cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_unref_in_close), cmocka_unit_test(test_dial_within_group),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_upgraded),       cmocka_unit_test(test_handed_over),
+        cmocka_unit_test(test_dial),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_nobody_keeps),
+        cmocka_unit_test(test_unref_in_close),
+        cmocka_unit_test(test_dial_within_group),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_upgraded),
+        cmocka_unit_test(test_handed_over),
         cmocka_unit_test(test_both_faces),
     };
 
