@@ -100,10 +100,17 @@ static tws_err check_subprotocols(struct dial *d)
 
 /* ---- The rest ---- */
 
-static bool durations_valid(const tws_dial_options *o)
+static const char *negative(const tws_dial_options *o)
 {
-    return o->timeout >= 0 && o->resolve_timeout >= 0 && o->connect_timeout >= 0 &&
-           o->tls_timeout >= 0 && o->handshake_timeout >= 0;
+    if (o->timeout < 0)
+        return "timeout is negative";
+    if (o->resolve_timeout < 0)
+        return "resolve_timeout is negative";
+    if (o->connect_timeout < 0)
+        return "connect_timeout is negative";
+    if (o->tls_timeout < 0)
+        return "tls_timeout is negative";
+    return o->handshake_timeout < 0 ? "handshake_timeout is negative" : NULL;
 }
 
 /* What is not allowed; NULL when all is well. */
@@ -113,8 +120,8 @@ static const char *check_values(const tws_dial_options *o)
     struct wire_host host;
     socklen_t len;
 
-    if (!durations_valid(o))
-        return "a timeout is negative";
+    if (negative(o))
+        return negative(o);
     if (conn_options_fault(&o->conn))
         return conn_options_fault(&o->conn);
     if (o->attempt_delay < MIN_ATTEMPT_DELAY || o->attempt_delay > MAX_ATTEMPT_DELAY)

@@ -33,17 +33,25 @@ void conn_options_init(tws_conn_options *opt)
     tws_queue_options_init(&opt->queue);
 }
 
-static bool durations_valid(const tws_conn_options *c)
+static const char *negative(const tws_conn_options *c)
 {
-    return c->read_timeout >= TWS_NOWAIT && c->write_timeout >= TWS_NOWAIT &&
-           c->close_timeout >= 0 && c->idle_timeout >= 0 && c->ping_interval >= 0 &&
-           c->ping_timeout >= 0;
+    if (c->read_timeout < TWS_NOWAIT)
+        return "read_timeout is negative";
+    if (c->write_timeout < TWS_NOWAIT)
+        return "write_timeout is negative";
+    if (c->close_timeout < 0)
+        return "close_timeout is negative";
+    if (c->idle_timeout < 0)
+        return "idle_timeout is negative";
+    if (c->ping_interval < 0)
+        return "ping_interval is negative";
+    return c->ping_timeout < 0 ? "ping_timeout is negative" : NULL;
 }
 
 const char *conn_options_fault(const tws_conn_options *c)
 {
-    if (!durations_valid(c))
-        return "a timeout of the connection options is negative";
+    if (negative(c))
+        return negative(c);
     if (c->receive_buffer > SOCKET_BUFFER_MAX || c->send_buffer > SOCKET_BUFFER_MAX)
         return "receive_buffer or send_buffer is above 1 GiB";
     return conn_queue_check(&c->queue);

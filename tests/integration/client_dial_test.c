@@ -242,12 +242,17 @@ static void test_refused_options(void **state)
         expect_refused_options(&opt, word);                                                        \
     } while (0)
     REFUSED(size, 0, "initialised");
-    REFUSED(timeout, -1, "timeout");
-    REFUSED(resolve_timeout, -1, "timeout");
-    REFUSED(connect_timeout, -1, "timeout");
-    REFUSED(tls_timeout, -1, "timeout");
-    REFUSED(handshake_timeout, -2, "timeout");
-    REFUSED(conn.close_timeout, -1, "timeout");
+    REFUSED(timeout, -1, ": timeout is");
+    REFUSED(resolve_timeout, -1, "resolve_timeout");
+    REFUSED(connect_timeout, -1, "connect_timeout");
+    REFUSED(tls_timeout, -1, "tls_timeout");
+    REFUSED(handshake_timeout, -2, "handshake_timeout");
+    REFUSED(conn.read_timeout, -2, "read_timeout");
+    REFUSED(conn.write_timeout, -2, "write_timeout");
+    REFUSED(conn.close_timeout, -1, "close_timeout");
+    REFUSED(conn.idle_timeout, -1, "idle_timeout");
+    REFUSED(conn.ping_interval, -1, "ping_interval");
+    REFUSED(conn.ping_timeout, -1, "ping_timeout");
     REFUSED(attempt_delay, 9, "attempt_delay");
     REFUSED(attempt_delay, 60001, "attempt_delay");
     REFUSED(max_head_bytes, 255, "max_head_bytes");
