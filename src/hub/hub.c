@@ -156,8 +156,7 @@ static bool list_rooms(tws_hub *h, struct room_list *list)
     pthread_mutex_lock(&h->mu);
     list->rooms = base_alloc(h->allocator, (h->rooms.count + 1) * sizeof(struct hub_room *));
     while (list->rooms && (n = base_table_walk(&h->rooms, &at, n))) {
-        struct hub_room *r =
-            (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node));
+        struct hub_room *r = room_of_node(n);
 
         r->users++;
         list->rooms[list->count++] = r;

@@ -5,18 +5,13 @@
 
 /* ---- Rooms ---- */
 
-static struct hub_room *room_of(struct base_node *n)
-{
-    return (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node));
-}
-
 static struct hub_room *find_room_locked(tws_hub *h, const char *name, size_t len, uint64_t hash)
 {
     struct base_node *n = base_table_first(&h->rooms, hash);
 
     for (; n; n = base_table_next(n))
-        if (room_of(n)->name_len == len && memcmp(room_of(n)->name, name, len) == 0)
-            return room_of(n);
+        if (room_of_node(n)->name_len == len && memcmp(room_of_node(n)->name, name, len) == 0)
+            return room_of_node(n);
     return NULL;
 }
 

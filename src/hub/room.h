@@ -73,6 +73,11 @@ struct hub_room {
     char name[];
 };
 
+static inline struct hub_room *room_of_node(struct base_node *n)
+{
+    return (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node));
+}
+
 /* NULL: no memory. name need not be zero-terminated. */
 struct hub_room *room_new(const tws_allocator *a, const char *name, size_t len);
 void room_free(struct hub_room *r);

@@ -19,7 +19,7 @@ static struct hub_room *next_room_locked(tws_hub *h, size_t *at, struct hub_room
 {
     struct base_node *n = base_table_walk(&h->rooms, at, last ? &last->node : NULL);
 
-    return n ? (struct hub_room *)(void *)((char *)n - offsetof(struct hub_room, node)) : NULL;
+    return n ? room_of_node(n) : NULL;
 }
 
 static void end_locked(tws_hub *h)

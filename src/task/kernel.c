@@ -323,7 +323,6 @@ static bool has_input(struct task_socket *s)
 static int await_edge(struct task_socket *s, int64_t deadline)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
-    struct pollfd pfd;
     int n;
 
     if (s->edge_fd < 0) {
@@ -335,10 +334,9 @@ static int await_edge(struct task_socket *s, int64_t deadline)
     }
     if (has_input(s))
         return 0;
-    pfd = (struct pollfd){.fd = s->edge_fd, .events = POLLIN};
-    n = task_poll(&pfd, 1, deadline);
-    if (n <= 0)
-        return n < 0 ? n : -ETIMEDOUT;
+    n = task_poll_one(s->edge_fd, POLLIN, deadline);
+    if (n < 0)
+        return n;
     n = epoll_wait(s->edge_fd, &ev, 1, 0);
     return n < 0 && errno != EINTR ? -errno : 0;
 }
@@ -445,22 +443,12 @@ int64_t task_unsent(const struct task_socket *s)
 
 static int kernel_await_send(struct task_socket *s, int64_t deadline)
 {
-    struct pollfd pfd = {.fd = s->fd, .events = POLLOUT};
-    int n = task_poll(&pfd, 1, deadline);
-
-    if (n < 0)
-        return n;
-    return n > 0 ? 0 : -ETIMEDOUT;
+    return task_poll_one(s->fd, POLLOUT, deadline);
 }
 
 static int kernel_await_ready(struct task_socket *s, int64_t deadline)
 {
-    struct pollfd pfd = {.fd = s->fd, .events = POLLIN};
-    int n = task_poll(&pfd, 1, deadline);
-
-    if (n < 0)
-        return n;
-    return n > 0 ? 0 : -ETIMEDOUT;
+    return task_poll_one(s->fd, POLLIN, deadline);
 }
 
 /* The one thing that wakes a thread inside recv without a signal and without ending the sending. */

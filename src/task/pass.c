@@ -17,22 +17,12 @@ union control {
     char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
 };
 
-static int wait_for(int sock, short events, int64_t deadline)
-{
-    struct pollfd pfd = {.fd = sock, .events = events};
-    int n = task_poll(&pfd, 1, deadline);
-
-    if (n < 0)
-        return n;
-    return n > 0 ? 0 : -ETIMEDOUT;
-}
-
 /* After a call that has failed: 0 when it is to be made again, else why not. */
 static int again(int sock, short events, int64_t deadline)
 {
     if (errno == EINTR)
         return 0;
-    return errno == EAGAIN ? wait_for(sock, events, deadline) : -errno;
+    return errno == EAGAIN ? task_poll_one(sock, events, deadline) : -errno;
 }
 
 static void attach(struct msghdr *msg, union control *control, int fd)

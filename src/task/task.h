@@ -179,6 +179,8 @@ void task_event_set(struct task_event *e); /* async-signal-safe */
 void task_event_clear(struct task_event *e);
 /* poll(2) with a deadline, restarted after signals. The number of ready descriptors, or -errno. */
 int task_poll(struct pollfd *fds, size_t count, int64_t deadline);
+/* Until a descriptor is ready for these events. 0, -ETIMEDOUT or -errno. */
+int task_poll_one(int fd, short events, int64_t deadline);
 /* The same on either kind of thread; on a light one it waits in a set of its own (set.h). */
 int task_poll_any(struct pollfd *fds, size_t count, int64_t deadline);
 

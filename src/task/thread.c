@@ -234,6 +234,16 @@ int task_poll(struct pollfd *fds, size_t count, int64_t deadline)
     }
 }
 
+int task_poll_one(int fd, short events, int64_t deadline)
+{
+    struct pollfd pfd = {.fd = fd, .events = events};
+    int n = task_poll(&pfd, 1, deadline);
+
+    if (n < 0)
+        return n;
+    return n > 0 ? 0 : -ETIMEDOUT;
+}
+
 uintptr_t task_self(void)
 {
     struct light_task *t = light_current();
