@@ -92,6 +92,7 @@ tws_err conn_peer_closed(tws_conn *c, const uint8_t *payload, size_t len)
     c->error.clean = c->close_queued;
     c->error.cut = c->msg.in_message;
     conn_farewell_locked(c, code, reason, reason_len);
+    atomic_store(&c->rest_readable, false); /* what stands behind it is nothing */
     if (conn_state(c) == CONN_OPEN) {
         c->error.code = TWS_ERR_PEER_CLOSED;
         c->error.phase = TWS_PHASE_READ;

@@ -92,8 +92,11 @@ tws_err conn_end(tws_conn *c, const struct conn_cause *cause)
 
 tws_err conn_fail_locked(tws_conn *c, const struct conn_cause *cause, uint16_t close_code)
 {
-    if (conn_state(c) != CONN_OPEN || c->write_blocked)
+    if (conn_state(c) != CONN_OPEN || c->write_blocked) {
+        if (conn_state(c) == CONN_ENDED) /* only who reads what is left can find something in it */
+            atomic_store(&c->rest_readable, false);
         return conn_end_locked(c, cause);
+    }
     record(c, cause);
     c->error.close_code = c->error.sent_code = close_code;
     c->error.reason_len = 0;

@@ -186,6 +186,48 @@ static void test_read_finds_it(void **state)
     rig_close(&r);
 }
 
+/* What stands behind the close frame is nothing, also when it is read after a write has failed. */
+static void test_nothing_behind_it(void **state)
+{
+    struct farewell f = {0};
+    uint8_t wire[128];
+    tws_message m;
+    struct rig r;
+    size_t len;
+
+    (void)state;
+    rig_open(&r, NULL);
+    tws_set_close_handler(r.conn, on_close, &f);
+    len = client_frame(wire, CLIENT_FIN | CLIENT_CLOSE, "\x03\xe8", 2);
+    len += client_frame(wire + len, CLIENT_FIN | CLIENT_TEXT, "behind", 6);
+    len += client_frame(wire + len, CLIENT_FIN | CLIENT_CLOSE, "\x03\xe9", 2);
+    assert_true(client_send_bytes(r.client.fd, wire, len));
+    go(&r, 0);
+    assert_err(write_in_vain(r.conn), TWS_ERR_PEER_CLOSED);
+    for (int i = 0; i < 3; i++)
+        assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+    assert_int_equal(f.calls, 1);
+    assert_int_equal(f.code, 1000);
+    rig_close(&r);
+}
+
+/* Nor is anything read behind what breaks the rules. */
+static void test_nothing_behind_a_breach(void **state)
+{
+    tws_message m;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    client_send(&r.client, CLIENT_TEXT, "\xe2", 1);
+    client_send(&r.client, CLIENT_FIN | CLIENT_CONT, "\x82", 1); /* ends inside a character */
+    go(&r, 0);
+    assert_err(write_in_vain(r.conn), TWS_ERR_PEER_CLOSED);
+    for (int i = 0; i < 3; i++)
+        assert_err(tws_read_message(r.conn, &m), TWS_ERR_PEER_CLOSED);
+    rig_close(&r);
+}
+
 /* ... or, when a handler leaves without, at its end. */
 static void test_end_finds_it(void **state)
 {
@@ -277,6 +319,8 @@ int main(void)
         cmocka_unit_test(test_write_keeps_the_message),
         cmocka_unit_test(test_read_finds_it),
         cmocka_unit_test(test_end_finds_it),
+        cmocka_unit_test(test_nothing_behind_it),
+        cmocka_unit_test(test_nothing_behind_a_breach),
         cmocka_unit_test(test_own_read_finds_it),
         cmocka_unit_test(test_closed_by_peer),
         cmocka_unit_test(test_inside_a_frame),
