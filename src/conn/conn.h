@@ -126,6 +126,7 @@ struct conn_incoming {
     bool streaming;     /* opened by tws_next_reader */
     bool skipping;      /* what is left of it is being dropped, maybe by several calls */
     bool compressed;    /* the message is */
+    uint8_t owed;       /* bytes of the terminator behind the last message, see stream.c */
     bool in_place;      /* frame_done bytes of the frame still stand in the input, from rd on */
     _Atomic bool more;  /* a whole message waits in the input behind the one handed out */
     struct conn_assembly whole;
@@ -424,6 +425,8 @@ uint32_t conn_rate_excess(uint32_t *count, int64_t *since, uint64_t limit);
 
 /* Waits, until the deadline, only for a thread that pumps control frames. */
 tws_err conn_reader_enter(tws_conn *c, int64_t deadline);
+/* The same, and what was shown last stays as it is. */
+tws_err conn_reader_claim(tws_conn *c, int64_t deadline);
 void conn_reader_leave(tws_conn *c);
 static inline int64_t conn_read_deadline(tws_conn *c)
 {

@@ -49,7 +49,7 @@ __attribute__((noinline, cold)) static tws_err enter_behind(tws_conn *c, int64_t
     return err;
 }
 
-tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
+tws_err conn_reader_claim(tws_conn *c, int64_t deadline)
 {
     uintptr_t only = atomic_load_explicit(&c->only_reader, memory_order_relaxed);
     bool expected = false;
@@ -70,8 +70,16 @@ tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
         return conn_sticky(c);
     }
     c->in.late = 0;
-    conn_input_restore(c);
     return TWS_OK;
+}
+
+tws_err conn_reader_enter(tws_conn *c, int64_t deadline)
+{
+    tws_err err = conn_reader_claim(c, deadline);
+
+    if (!err)
+        conn_input_restore(c);
+    return err;
 }
 
 void conn_reader_leave(tws_conn *c)
@@ -293,6 +301,7 @@ static tws_err read_whole(tws_conn *c, tws_message *m, int64_t deadline)
     struct conn_incoming *in = &c->msg;
     tws_err err;
 
+    in->owed = 0;
     if (!in->in_message) {
         conn_set_view(c, NULL);
         drop_assembly(c);
@@ -385,7 +394,8 @@ tws_err tws_message_take(tws_conn *c, tws_message *m)
         if (!block)
             return TWS_ERR_MEMORY;
         block->allocator = c->env->allocator;
-        memcpy(block->data, m->data, m->len + 1);
+        memcpy(block->data, m->data, m->len);
+        block->data[m->len] = 0; /* a read that was refused may have put another byte there */
     }
     conn_set_view(c, NULL);
     atomic_init(&block->refs, 1);
@@ -488,6 +498,7 @@ tws_err conn_next_reader(tws_conn *c, int64_t deadline)
 {
     tws_err err = TWS_OK;
 
+    c->msg.owed = 0;
     conn_set_view(c, NULL);
     conn_set_more(c, false);
     if (c->msg.streaming || c->msg.in_message)

@@ -12,18 +12,19 @@
 /* What follows each message. */
 struct conn_stream {
     uint8_t len;
-    uint8_t left; /* bytes of it that are still to be handed out, behind the message that ended */
     char text[];
 };
 
 /* ---- Reading ---- */
 
-static size_t take_terminator(struct conn_stream *s, uint8_t *buf, size_t size)
+static size_t take_terminator(tws_conn *c, uint8_t *buf, size_t size)
 {
-    size_t n = s->left < size ? s->left : size;
+    const struct conn_stream *s = c->bytes;
+    uint8_t left = c->msg.owed;
+    size_t n = left < size ? left : size;
 
-    memcpy(buf, s->text + s->len - s->left, n);
-    s->left = (uint8_t)(s->left - n);
+    memcpy(buf, s->text + s->len - left, n);
+    c->msg.owed = (uint8_t)(left - n);
     return n;
 }
 
@@ -39,8 +40,8 @@ static tws_err read_bytes(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int
         bool fresh = !c->msg.streaming;
         tws_err err;
 
-        if (c->bytes && c->bytes->left > 0) {
-            *n = take_terminator(c->bytes, buf, size);
+        if (c->msg.owed > 0) {
+            *n = take_terminator(c, buf, size);
             return TWS_OK;
         }
         if (fresh && (err = conn_next_reader(c, deadline)))
@@ -49,7 +50,7 @@ static tws_err read_bytes(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int
         if (err || *n > 0)
             return err;
         if (c->bytes) /* the message has ended */
-            c->bytes->left = c->bytes->len;
+            c->msg.owed = c->bytes->len;
         else if (was_empty(c))
             return TWS_OK;
     }
@@ -92,7 +93,7 @@ tws_err tws_stream_join(tws_conn *c, const char *terminator)
 
     if (len > TERMINATOR_MAX)
         return TWS_ERR_ARGUMENT;
-    err = conn_reader_enter(c, TASK_NOW);
+    err = conn_reader_claim(c, TASK_NOW);
     if (err)
         return err == TWS_ERR_TIMEOUT ? TWS_ERR_BUSY : err;
     if (terminator) {
@@ -103,12 +104,12 @@ tws_err tws_stream_join(tws_conn *c, const char *terminator)
     if (!err) {
         if (s) {
             s->len = (uint8_t)len;
-            s->left = 0;
             if (len > 0)
                 memcpy(s->text, terminator, len);
         }
         base_free(c->env->allocator, c->bytes);
         c->bytes = s;
+        c->msg.owed = 0;
     }
     conn_reader_leave(c);
     return err;

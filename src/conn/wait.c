@@ -4,6 +4,7 @@
 #include <tws/wait.h>
 
 #include "base/clock.h"
+#include "conn/codec.h"
 #include "conn/watch.h"
 
 #include <errno.h>
@@ -43,8 +44,12 @@ static bool has_payload(const tws_conn *c)
     const struct conn_incoming *m = &c->msg;
     uint64_t handled = m->in_place ? m->frame_done : m->clear;
 
+    if (m->owed > 0)
+        return true;
     if (m->streaming && (!m->in_message || (m->in_frame && m->frame_done == m->frame.len)))
         return true; /* its end has not been asked for yet */
+    if (m->streaming && m->in_frame && m->compressed && (m->clear > 0 || c->deflate->pending))
+        return true; /* the last piece had no room for more */
     return m->in_frame && conn_input_len(c) > handled;
 }
 

@@ -167,9 +167,10 @@ static void test_reader_skip_in_pieces(void **state)
 static void test_reader_state(void **state)
 {
     tws_opcode opcode;
+    uint8_t wire[64];
     tws_message m;
     char buf[8];
-    size_t n = 7;
+    size_t n = 7, len;
     struct rig r;
 
     (void)state;
@@ -184,9 +185,15 @@ static void test_reader_state(void **state)
     assert_ok(tws_reader_read(r.conn, buf, sizeof buf, &n));
     assert_int_equal(n, 0);
     assert_err(tws_reader_read(r.conn, buf, sizeof buf, &n), TWS_ERR_STATE);
-    client_send_text(&r.client, "whole");
+    len = client_frame(wire, CLIENT_FIN | CLIENT_TEXT, "whole", 5);
+    len += client_frame(wire + len, CLIENT_FIN | CLIENT_TEXT, "next", 4);
+    assert_true(client_send_bytes(r.client.fd, wire, len));
     assert_ok(tws_read_message(r.conn, &m));
     assert_string_equal(m.data, "whole");
+    assert_err(tws_reader_read(r.conn, buf, sizeof buf, &n), TWS_ERR_STATE);
+    assert_ok(tws_message_take(r.conn, &m));
+    assert_string_equal(m.data, "whole");
+    tws_message_free(&m);
     rig_close(&r);
 }
 

@@ -285,6 +285,41 @@ static void test_join_changes(void **state)
     couple_close(&p);
 }
 
+/* What a whole read has shown outlasts the change; what is left of a terminator can be waited for, and
+ * does not come behind a message that was read in another way. */
+static void test_join_beside_messages(void **state)
+{
+    tws_wait_item item = {0};
+    tws_message m;
+    struct couple p;
+    char buf[16];
+    size_t n;
+
+    (void)state;
+    couple_open(&p, NULL);
+    for (int i = 0; i < 4; i++)
+        assert_ok(tws_write_text(p.client, "a line"));
+    assert_ok(tws_read_message(p.server, &m));
+    assert_ok(tws_stream_join(p.server, "\r\n"));
+    assert_string_equal(m.data, "a line");
+    assert_ok(tws_stream_read(p.server, buf, sizeof buf, &n));
+    assert_ok(tws_stream_read(p.server, buf, 1, &n));
+    assert_memory_equal(buf, "\r", 1);
+    assert_ok(tws_read_message(p.server, &m));
+    assert_string_equal(m.data, "a line");
+    assert_ok(tws_stream_read(p.server, buf, sizeof buf, &n));
+    assert_int_equal(n, 6);
+    assert_memory_equal(buf, "a line", 6);
+    assert_ok(tws_stream_read(p.server, buf, 1, &n));
+    item.conn = p.server;
+    assert_ok(tws_wait_any(&item, 1, TWS_NOWAIT, NULL));
+    assert_ok(tws_stream_read(p.server, buf, 8, &n));
+    assert_int_equal(n, 1);
+    assert_memory_equal(buf, "\n", 1);
+    assert_err(tws_wait_any(&item, 1, TWS_NOWAIT, NULL), TWS_ERR_TIMEOUT);
+    couple_close(&p);
+}
+
 /* What did not leave in time is told, so that the caller can go on from there. */
 static void test_partial_write(void **state)
 {
@@ -316,10 +351,11 @@ static void test_partial_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_ways),    cmocka_unit_test(test_half_closed),
-        cmocka_unit_test(test_closed),       cmocka_unit_test(test_closed_inside_a_message),
-        cmocka_unit_test(test_cut),          cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_join_changes), cmocka_unit_test(test_partial_write),
+        cmocka_unit_test(test_both_ways),     cmocka_unit_test(test_half_closed),
+        cmocka_unit_test(test_closed),        cmocka_unit_test(test_closed_inside_a_message),
+        cmocka_unit_test(test_cut),           cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_join_changes),  cmocka_unit_test(test_join_beside_messages),
+        cmocka_unit_test(test_partial_write),
     };
 
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
