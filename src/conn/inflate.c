@@ -141,7 +141,7 @@ static tws_err run(tws_conn *c, const uint8_t *from, size_t n, uint8_t *out, siz
     if (max > 0) {
         uint64_t left = max > d->inflated ? max - d->inflated : 0;
 
-        if (room > left + 1)
+        if (room > left) /* one byte more shows that there is more; the largest limit has none */
             room = (size_t)left + 1;
     }
     if (room > UINT32_MAX)

@@ -24,7 +24,7 @@ static bool reserve_inflated(tws_conn *c)
     }
     if (cap > SIZE_MAX / 4)
         return false;
-    if (max > 0 && max >= w->len && cap > max + 1)
+    if (max > 0 && max >= w->len && cap - 1 > max)
         cap = (size_t)max + 1;
     if (!old.pooled)
         return conn_assembly_resize(c, cap);
