@@ -14,12 +14,23 @@ static void fail_ended(struct actor *a, tws_conn *c)
     }
 }
 
+/*
+ * How much a connection does before it leaves. What an actor's first one does is a matter of chance: all of
+ * them begin at the same time, and would leave together again and again, more loosely each time. The least
+ * memory of a while, just after they have left, would rise for an hour.
+ */
+static int rounds(struct actor *a, int most)
+{
+    return a->dials > 0 ? most : 1 + (int)dice_below(&a->dice, (uint64_t)most);
+}
+
 /* ---- Echoes, on connections that stay for some minutes ---- */
 
 static void talk(struct actor *a, const char *path)
 {
+    int most = rounds(a, 1000);
     tws_conn *c = dial(a, path);
-    for (int rounds = 0; c != NULL && rounds < 1000 && pause_for(a, 500); rounds++) {
+    for (int i = 0; c != NULL && i < most && pause_for(a, 500); i++) {
         bool ok = dice_below(&a->dice, 2) != 0 ? burst(a, c, 1 + (unsigned)dice_below(&a->dice, 8))
                                                : round_trip(a, c, dice_size(&a->dice, 256 * 1024));
         if (!ok) {
@@ -170,10 +181,11 @@ static bool next_numbered(struct actor *a, tws_conn *c, uint64_t *number)
 
 static void listen_in(struct actor *a, const char *path)
 {
+    int most = rounds(a, 600);
     tws_conn *c = dial(a, path);
     uint64_t number;
     uint64_t expected = 0;
-    for (int i = 0; c != NULL && i < 600 && next_numbered(a, c, &number); i++) {
+    for (int i = 0; c != NULL && i < most && next_numbered(a, c, &number); i++) {
         if (i > 0 && number != expected) {
             fail(a, "message %llu of the room came in place of %llu", (unsigned long long)number,
                  (unsigned long long)expected);
@@ -194,9 +206,10 @@ static void room_member(struct actor *a)
 /* The only one that speaks in its room; what it says comes back to it too. */
 static void room_speaker(struct actor *a)
 {
+    int most = rounds(a, 500);
     tws_conn *c = dial(a, a->number % 2 == 0 ? "/room/klein" : "/room/gr%C3%B6%C3%9Fer");
     uint8_t *buf = client.memory.alloc(NUMBERED_MAX, client.memory.arg);
-    for (int i = 0; c != NULL && buf != NULL && i < 500 && pause_for(a, 500); i++) {
+    for (int i = 0; c != NULL && buf != NULL && i < most && pause_for(a, 500); i++) {
         uint64_t number = 0;
         numbered_fill(buf, ++a->seen);
         if (tws_write_message(c, TWS_BINARY, buf, numbered_size(a->seen)) != TWS_OK) {
@@ -234,10 +247,11 @@ static void leave_flood(struct actor *a, tws_conn *c)
 
 static void slow(struct actor *a, const char *path, bool all)
 {
+    int most = rounds(a, 1000);
     tws_conn *c = dial(a, path);
     uint64_t number;
     uint64_t expected = 0;
-    for (int i = 0; c != NULL && i < 1000 && pause_for(a, 100) && next_numbered(a, c, &number);
+    for (int i = 0; c != NULL && i < most && pause_for(a, 100) && next_numbered(a, c, &number);
          i++) {
         if (all ? number != expected : number < expected) {
             fail(a, "message %llu of the flood came in place of %llu", (unsigned long long)number,
@@ -276,13 +290,14 @@ static bool on_pong(tws_conn *c, const void *data, size_t len, void *arg)
 
 static void silent(struct actor *a)
 {
+    uint64_t most = (uint64_t)rounds(a, 300);
     tws_conn *c = dial(a, "/echo");
     uint64_t pong = 0;
     if (c == NULL) {
         return;
     }
     tws_set_pong_handler(c, on_pong, &pong);
-    for (uint64_t ping = 1; ping < 300 && !stopping(); ping++) {
+    for (uint64_t ping = 1; ping <= most && !stopping(); ping++) {
         tws_message m;
         tws_ping(c, &ping, sizeof ping);
         for (tws_ms waited = 0; pong != ping && waited < PATIENCE_MS; waited += 1000) {
