@@ -85,8 +85,8 @@ tws_err dial_io_failed(struct dial *d, tws_phase phase, int result)
     case -ECONNABORTED:
         return dial_fail(d, TWS_ERR_TRUNCATED, phase, 0, "before it had answered");
     default:
-        return dial_fail(d, TWS_ERR_NETWORK, phase, -result, "%s",
-                         strerror_r(-result, text, sizeof text));
+        return dial_fail(d, TWS_ERR_NETWORK, phase, task_errno(result), "%s",
+                         strerror_r(task_errno(result), text, sizeof text));
     }
 }
 

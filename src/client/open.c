@@ -107,8 +107,8 @@ static tws_err connect_failed(struct dial *d, const char *where, int result)
     default:
         break;
     }
-    return dial_fail(d, TWS_ERR_CONNECT, TWS_PHASE_CONNECT, -result, "%s: %s", where,
-                     strerror_r(-result, text, sizeof text));
+    return dial_fail(d, TWS_ERR_CONNECT, TWS_PHASE_CONNECT, task_errno(result), "%s: %s", where,
+                     strerror_r(task_errno(result), text, sizeof text));
 }
 
 static tws_err connect_tcp(struct dial *d, const char *host, uint16_t port)
@@ -304,7 +304,8 @@ static tws_err tls_failed(struct dial *d, const char *host, int result,
     case -ECONNABORTED:
         return dial_fail(d, TWS_ERR_TLS, TWS_PHASE_TLS, 0, "%s: %s", host, e->text);
     default:
-        return dial_fail(d, TWS_ERR_NETWORK, TWS_PHASE_TLS, -result, "%s: %s", host, e->text);
+        return dial_fail(d, TWS_ERR_NETWORK, TWS_PHASE_TLS, task_errno(result), "%s: %s", host,
+                         e->text);
     }
 }
 

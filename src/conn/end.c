@@ -175,7 +175,7 @@ static void take_farewell_locked(tws_conn *c, uint16_t code, const uint8_t *reas
 
 tws_err conn_io_failed(tws_conn *c, tws_phase phase, int error)
 {
-    struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, -error, NULL};
+    struct conn_cause cause = {TWS_ERR_NETWORK, phase, TWS_CAUSE_NETWORK, task_errno(error), NULL};
     struct conn_farewell peer = {.found = false};
     tws_err err;
 

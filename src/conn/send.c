@@ -217,7 +217,7 @@ tws_err conn_send_file_part(tws_conn *c, int fd, int64_t *offset, size_t len, en
         if (err)
             return give_up(c, err, true);
     }
-    if (n == -EPIPE || n == -ECONNRESET || n == -ETIMEDOUT)
+    if (n == -EPIPE || n == -ECONNRESET || n == -TASK_LOST)
         return conn_io_failed(c, TWS_PHASE_WRITE, (int)n);
     if (n > 0)
         CONN_COUNT(c->count.wire_out, (uint64_t)n);

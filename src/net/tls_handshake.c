@@ -226,7 +226,7 @@ static void explain(struct net_tls_error *err, struct net_tls *t, int r)
                  "the peer ended the connection during the TLS handshake");
     else
         snprintf(err->text, sizeof err->text, "the TLS handshake failed: %s",
-                 strerror_r(-r, text, sizeof text));
+                 strerror_r(task_errno(r), text, sizeof text));
 }
 
 /* Sends what is pending, waiting. A socket that does not send any more may still have an alert. */

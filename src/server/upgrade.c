@@ -24,7 +24,7 @@ static enum upgrade_end io_failed(struct handshake *h, int error)
 {
     if (error == -ETIMEDOUT)
         return ended(h, UPGRADE_TIMED_OUT, "the request or the answer took too long");
-    h->sys_errno = -error;
+    h->sys_errno = task_errno(error);
     if (error == -EOVERFLOW && net_stream_is_tls(&h->stream))
         return ended(h, UPGRADE_TLS, "too many TLS key updates or renegotiations");
     return ended(h, UPGRADE_DISCONNECTED, "the peer went away");
@@ -422,7 +422,7 @@ static enum upgrade_end tls_failed(struct handshake *h, int r)
         return ended(h, UPGRADE_TLS, h->tls_error.text);
     default:
         if (r != -ECONNABORTED)
-            h->sys_errno = -r;
+            h->sys_errno = task_errno(r);
         return ended(h, UPGRADE_DISCONNECTED, h->tls_error.text);
     }
 }

@@ -431,7 +431,9 @@ ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count)
     do
         n = count == 1 ? send_one_now(s->fd, &msg) : send_now(s->fd, &msg);
     while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : n;
+    if (n < 0)
+        return errno == ETIMEDOUT ? -TASK_LOST : -errno;
+    return n;
 }
 
 int64_t task_unsent(const struct task_socket *s)

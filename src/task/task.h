@@ -7,12 +7,14 @@
  *
  * Results are 0 or above, or a negative errno:
  *   -ETIMEDOUT  the deadline came
+ *   -TASK_LOST  the system has given the peer up: its own ETIMEDOUT, which is the end of a socket
  *   -EAGAIN     a try would have to wait; from task_recv after a whole `period` of silence
  * A socket that was shut down wakes its waiters: they see end of input or EPIPE.
  */
 #ifndef TASK_TASK_H
 #define TASK_TASK_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,6 +24,13 @@
 #include <sys/uio.h>
 
 #include <tws/types.h>
+
+#define TASK_LOST ETIME
+/* What the system said, of a negative result. */
+static inline int task_errno(int result)
+{
+    return result == -TASK_LOST ? ETIMEDOUT : -result;
+}
 
 /* Points in time: base_clock_ns(). */
 #define TASK_FOREVER INT64_MAX

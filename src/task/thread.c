@@ -394,7 +394,9 @@ void task_hint_input(struct task_socket *s)
 
 ssize_t task_recv(struct task_socket *s, void *buf, size_t len)
 {
-    return s->kind->recv(s, buf, len);
+    ssize_t n = s->kind->recv(s, buf, len);
+
+    return n == -ETIMEDOUT ? -TASK_LOST : n;
 }
 
 int task_await_send(struct task_socket *s, int64_t deadline)

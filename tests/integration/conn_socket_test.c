@@ -1,6 +1,7 @@
 /* What connection options say of the socket: Nagle's algorithm, and what the system holds for it. */
 #include "support.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -148,12 +149,38 @@ static void test_faults(void **state)
     assert_non_null(strstr(e.text, "send_buffer"));
 }
 
+/* The system gives up a peer that takes nothing for as long as TCP_USER_TIMEOUT says: that is the end of
+ * the connection, and no timeout of a call. */
+static void test_given_up_by_the_system(void **state)
+{
+    static const char filler[65536];
+    unsigned ms = 100;
+    tws_message m;
+    tws_error e;
+    struct rig r;
+    int fd;
+
+    (void)state;
+    rig_open(&r, NULL);
+    fd = r.conn->stream.sock.fd;
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms), 0);
+    for (int idle = 0; idle < 20; idle++) {
+        while (send(fd, filler, sizeof filler, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+            idle = 0; /* until nothing has been taken for a while */
+    }
+    assert_err(tws_read_message(r.conn, &m), TWS_ERR_NETWORK);
+    tws_conn_error(r.conn, &e);
+    assert_int_equal(e.code, TWS_ERR_NETWORK);
+    assert_int_equal(e.sys_errno, ETIMEDOUT);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server), cmocka_unit_test(test_client),
         cmocka_unit_test(test_pair),   cmocka_unit_test(test_send_buffer_bounds_what_is_under_way),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_given_up_by_the_system),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
