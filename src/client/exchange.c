@@ -283,6 +283,11 @@ static tws_err make_connection(struct dial *d, const char *protocol)
     setup.stream = d->stream;
     d->conn = conn_init_client(block, &setup);
     d->conn->subprotocol = copy;
+    if (task_cancel_is_set(d->cancel)) { /* in the last moment: the socket has been cut, perhaps */
+        tws_conn_unref(d->conn);
+        d->conn = NULL;
+        return dial_fail(d, TWS_ERR_CANCELLED, TWS_PHASE_HANDSHAKE, 0, "by tws_cancel_now()");
+    }
     if (!conn_feed(d->conn, a->buf + a->head.head_len, a->len - a->head.head_len) ||
         (d->deflate.accepted && !conn_deflate_start(d->conn, &d->deflate.agreed))) {
         tws_conn_unref(d->conn);

@@ -312,6 +312,44 @@ static void test_cancel_many(void **state)
     fake_close(&f);
 }
 
+static void cancel_on_answer(bool sent, const char *head, size_t len, void *cancel)
+{
+    (void)head;
+    (void)len;
+    if (!sent)
+        tws_cancel_now(cancel);
+}
+
+/* The last moment: the answer is there, and the socket has been cut. No connection is handed out. */
+static void test_cancel_at_the_end(void **state)
+{
+    struct support_census before = support_census();
+    struct fake_request r;
+    tws_dial_options opt;
+    struct dialing d;
+    struct fake f;
+    int fd;
+
+    (void)state;
+    fake_listen(&f, AF_INET);
+    tws_dial_options_init(&opt);
+    opt.cancel = tws_cancel_new();
+    opt.on_head = cancel_on_answer;
+    opt.hook_arg = opt.cancel;
+    dialing_start_fake(&d, &f, "/", &opt);
+    fd = fake_accept(&f);
+    assert_true(fake_read_request(fd, &r));
+    fake_upgrade(fd, &r, "", NULL, 0);
+    dialing_join(&d, TWS_ERR_CANCELLED);
+    assert_null(d.conn);
+    assert_int_equal(d.error.phase, TWS_PHASE_HANDSHAKE);
+    dialing_end(&d);
+    close(fd);
+    tws_cancel_free(opt.cancel);
+    fake_close(&f);
+    support_assert_census(before);
+}
+
 static void test_timeouts(void **state)
 {
     struct support_census before = support_census();
@@ -381,8 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_either_family),  cmocka_unit_test(test_race),
         cmocka_unit_test(test_nobody_answers), cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_cancel_many),    cmocka_unit_test(test_timeouts),
-        cmocka_unit_test(test_drip),
+        cmocka_unit_test(test_cancel_many),    cmocka_unit_test(test_cancel_at_the_end),
+        cmocka_unit_test(test_timeouts),       cmocka_unit_test(test_drip),
     };
 
     return cmocka_run_group_tests_name("client_way", tests, NULL, NULL);
