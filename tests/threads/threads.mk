@@ -1,7 +1,7 @@
 # Light threads under debuggers, and with the other ways to switch: AArch64's, emulated, and ucontext, which other
 # processors get. For these only the layers that the switch is used in are built, with the unit tests of light threads.
 
-CROSS_TESTS := task_light_test task_sync_test task_wake_test
+CROSS_TESTS := task_light_test task_stuck_test task_sync_test task_wake_test
 CROSS_SRCS := $(sort $(wildcard src/base/*.c src/task/*.c src/task/light/*.c src/task/light/*.S))
 CROSS_DEPS := $(CROSS_SRCS) $(wildcard src/base/*.h src/task/*.h src/task/light/*.h include/tws/*.h tests/unit/*.h) \
 	$(wildcard tests/threads/shim/*.h) tests/threads/threads.mk

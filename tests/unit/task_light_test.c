@@ -318,60 +318,6 @@ static void rounding_mode_survives_a_switch(void **state)
     finish(rt);
 }
 
-/* ---- Handlers that do not come back ---- */
-
-static void spins(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&released)) {
-    }
-    task_sleep(base_clock_ns() + BASE_NS_PER_MS); /* goes home */
-    atomic_fetch_add(&ran, 1);
-}
-
-static void blocks(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&released))
-        usleep(1000);
-    task_sleep(base_clock_ns() + BASE_NS_PER_MS);
-    atomic_fetch_add(&ran, 1);
-}
-
-/* With one carrier, the others can only run if the carrier is taken from the one that is stuck. */
-static void stuck(void (*how)(void *))
-{
-    struct task_runtime *rt = runtime(1);
-    struct task_stats stats;
-
-    atomic_store(&ran, 0);
-    atomic_store(&released, 0);
-    atomic_store(&helped, 0);
-    for (int i = 0; i < 20; i++)
-        assert_int_equal(task_spawn(rt, helps, NULL), 0);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(task_spawn(rt, how, NULL), 0);
-    until(&helped, 20);
-    assert_int_equal(atomic_load(&ran), 0);
-    atomic_store(&released, 1);
-    until(&ran, 3);
-    task_runtime_stats(rt, &stats);
-    assert_true(stats.handovers >= 3);
-    finish(rt);
-}
-
-static void others_run_beside_one_that_spins(void **state)
-{
-    (void)state;
-    stuck(spins);
-}
-
-static void others_run_beside_one_that_blocks(void **state)
-{
-    (void)state;
-    stuck(blocks);
-}
-
 /* ---- Stacks ---- */
 
 static void measured_depth_is_told(void **state)
@@ -571,8 +517,6 @@ int main(void)
         cmocka_unit_test(wheel_survives_a_long_sleep),
         cmocka_unit_test(errno_survives_a_switch),
         cmocka_unit_test(rounding_mode_survives_a_switch),
-        cmocka_unit_test(others_run_beside_one_that_spins),
-        cmocka_unit_test(others_run_beside_one_that_blocks),
         cmocka_unit_test(measured_depth_is_told),
 #if !defined(LIGHT_ASAN) && !defined(LIGHT_TSAN)
         cmocka_unit_test(overflow_faults_at_the_guard),

@@ -23,7 +23,9 @@ static int64_t cpu_of(const struct light_driver *d)
     return (int64_t)ts.tv_sec * BASE_NS_PER_S + ts.tv_nsec;
 }
 
-/* Whether a driver waits in the kernel; a driver that has merely not got the processor does not. */
+/* Whether a driver waits in the kernel; a driver that has merely not got the processor does not. Where
+ * that cannot be told (no descriptor, no /proc) it does: a carrier given away for nothing costs little, one
+ * that is kept stops all who live there. */
 static bool is_blocked(const struct light_driver *d)
 {
     char path[64], text[256];
@@ -34,11 +36,11 @@ static bool is_blocked(const struct light_driver *d)
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)d->tid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
+        return true;
     n = read(fd, text, sizeof text - 1);
     close(fd);
     if (n <= 0)
-        return false;
+        return true;
     text[n] = 0;
     end = strrchr(text, ')');
     return end && (end[2] == 'S' || end[2] == 'D');
