@@ -133,6 +133,42 @@ static void test_shutdown_without_carrier(void **state)
     close(fds[1]);
 }
 
+/* What the peer does is seen all the same: a connection may be closed after its group. */
+static void test_traffic_without_carrier(void **state)
+{
+    struct task_runtime *rt = runtime();
+    struct iovec iov = {.iov_base = (char[65536]){0}, .iov_len = 65536};
+    struct task_socket sock;
+    char bytes[65536];
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(task_socket_init(&sock, rt, fds[0]), 0);
+    while (task_await(&sock, TASK_NOW, 0) == 0) /* edges of the beginning */
+        assert_int_equal(task_recv(&sock, bytes, 1), -EAGAIN);
+    while (task_send(&sock, &iov, 1) > 0) {
+    }
+    task_runtime_free(rt);
+    while (task_await(&sock, TASK_NOW, 0) == 0)
+        assert_int_equal(task_recv(&sock, bytes, 1), -EAGAIN);
+    while (task_await_send(&sock, TASK_NOW) == 0)
+        assert_int_equal(task_send(&sock, &iov, 1), -EAGAIN);
+    assert_int_equal(write(fds[1], "xy", 2), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(task_await(&sock, base_clock_ns() + WAIT_LONG / 6, 0), 0);
+        assert_int_equal(task_recv(&sock, bytes, 1), 1);
+    }
+    while (recv(fds[1], bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
+    }
+    assert_int_equal(task_await_send(&sock, base_clock_ns() + WAIT_LONG / 6), 0);
+    close(fds[1]);
+    do
+        assert_int_equal(task_await(&sock, base_clock_ns() + WAIT_LONG / 6, 0), 0);
+    while (task_recv(&sock, bytes, 1) == -EAGAIN);
+    task_socket_close(&sock);
+}
+
 /* ---- Timers that stay where they were ---- */
 
 static void test_timers_stay(void **state)
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_park_is_gone),
         cmocka_unit_test(test_helper_is_promised_once),
         cmocka_unit_test(test_shutdown_without_carrier),
+        cmocka_unit_test(test_traffic_without_carrier),
         cmocka_unit_test(test_timers_stay),
         cmocka_unit_test(test_timers_left_behind),
         cmocka_unit_test(test_load_is_measured),

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -118,14 +119,43 @@ void light_socket_shut(struct light_socket *s)
     light_socket_event(s, EPOLLHUP);
 }
 
-/* Waits for an edge. 0 or -ETIMEDOUT. */
-static int await_edge(struct light_socket *s, enum task_dir dir, int64_t deadline)
+/* Whether the runtime has ended before the connection. Not while one of its threads is in here. */
+static bool is_orphan(struct light_socket *s)
 {
+    struct light_task *t = light_current();
+    struct light_carrier *c = s->carrier;
+    bool closed;
+
+    if (t && t->carrier->rt == c->rt)
+        return false;
+    pthread_mutex_lock(&c->mu);
+    closed = c->closed;
+    pthread_mutex_unlock(&c->mu);
+    return closed;
+}
+
+/* Nobody tells of edges any more. */
+static int await_alone(struct task_socket *s, enum task_dir dir, int64_t deadline)
+{
+    struct pollfd pfd = {.fd = s->fd, .events = dir == TASK_READ ? POLLIN : POLLOUT};
+    int n = task_poll_any(&pfd, 1, deadline);
+
+    if (n < 0)
+        return n;
+    return n > 0 ? 0 : -ETIMEDOUT;
+}
+
+/* Waits for an edge. 0, -ETIMEDOUT or another -errno. */
+static int await_edge(struct task_socket *sock, enum task_dir dir, int64_t deadline)
+{
+    struct light_socket *s = sock->light;
     struct task_park park;
     int r = 0;
 
     if (atomic_exchange(&s->event[dir], false))
         return 0;
+    if (is_orphan(s))
+        return await_alone(sock, dir, deadline);
     if (deadline == TASK_NOW)
         return -ETIMEDOUT;
     task_park_init(&park);
@@ -170,7 +200,7 @@ int light_await(struct task_socket *s, int64_t deadline, tws_ms period)
         if (tick < end)
             end = tick;
     }
-    r = await_edge(s->light, TASK_READ, end);
+    r = await_edge(s, TASK_READ, end);
     return r == -ETIMEDOUT && end != deadline ? -EAGAIN : r;
 }
 
@@ -199,12 +229,12 @@ ssize_t light_recv(struct task_socket *s, void *buf, size_t len)
 
 int light_await_send(struct task_socket *s, int64_t deadline)
 {
-    return await_edge(s->light, TASK_WRITE, deadline);
+    return await_edge(s, TASK_WRITE, deadline);
 }
 
 int light_await_ready(struct task_socket *s, int64_t deadline)
 {
-    return await_edge(s->light, TASK_READ, deadline);
+    return await_edge(s, TASK_READ, deadline);
 }
 
 void light_interrupt(struct task_socket *s)
