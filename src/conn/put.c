@@ -483,6 +483,8 @@ tws_err tws_write_async(tws_conn *c, tws_opcode opcode, const void *data, size_t
 
     if ((opcode != TWS_TEXT && opcode != TWS_BINARY) || (!data && len > 0))
         return TWS_ERR_ARGUMENT;
+    if (len > INT64_MAX) /* nor does a queue without limits have room for it */
+        return TWS_ERR_MESSAGE_SIZE;
     if (opcode == TWS_TEXT && c->check_utf8 && !wire_utf8_valid(data, len))
         return TWS_ERR_TEXT;
     return put(c, &p);

@@ -53,6 +53,9 @@ static void test_arguments(void **state)
     assert_err(tws_write_async(r.conn, TWS_TEXT, "\xff", 1, NULL, NULL), TWS_ERR_TEXT);
     assert_err(tws_write_async(r.conn, TWS_BINARY, opt.reserved, 101, NULL, NULL),
                TWS_ERR_MESSAGE_SIZE);
+    /* A length that went below nothing is a mistake, not something to read or to add to. */
+    assert_err(tws_write_async(r.conn, TWS_TEXT, hello, SIZE_MAX - 8, NULL, NULL),
+               TWS_ERR_MESSAGE_SIZE);
     assert_ok(tws_set_limit(r.conn, TWS_LIMIT_WRITE, 4));
     assert_err(tws_write_async(r.conn, TWS_BINARY, hello, 5, NULL, NULL), TWS_ERR_MESSAGE_SIZE);
     assert_ok(tws_set_limit(r.conn, TWS_LIMIT_WRITE, 0));
