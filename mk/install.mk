@@ -11,7 +11,8 @@ PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 CMAKEDIR ?= $(LIBDIR)/cmake/tws
 INSTALL ?= install
 
-# 0 leaves the tools out. The load generator speaks TLS and compression, so it needs both.
+# 0 leaves the tools out. They run from wherever they are put; TOOLS_LIB=shared has tws-cat use the shared library, as a
+# distribution wants it that puts that where the system looks. The load generator speaks TLS and compression, so it needs both.
 TOOLS ?= 1
 
 HEADERS := $(sort $(filter-out $(if $(call on,$(TLS)),,include/tws/openssl.h) \
@@ -20,7 +21,8 @@ MAN_DIR := $(B)/man/man3
 INSTALL_LIBS := libtws $(BROKERS:%=libtws_%)
 INSTALL_PCS := tws $(BROKERS:%=tws-%)
 INSTALL_TOOLS := $(if $(call on,$(TOOLS)),tws-cat tws-exporter $(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),tws-load))
-TOOL_tws-cat := $(B)/examples/cat
+TOOLS_LIB ?= static
+TOOL_tws-cat := $(B)/$(if $(filter shared,$(TOOLS_LIB)),tools/cat,examples/cat)
 TOOL_tws-exporter := $(B)/bench/exporter
 TOOL_tws-load := $(B)/bench/load
 INSTALL_EXAMPLES := $(sort $(wildcard examples/*.c examples/*.h examples/*.html examples/*.service examples/*.socket))
@@ -57,6 +59,11 @@ FILL = sed -e 's|@PREFIX@|$(call pc_text,$(PREFIX))|' -e 's|@LIBDIR@|$(call pc_t
 	-e 's|@POINTER_SIZE@|$(POINTER_SIZE)|' -e 's|@TLS@|$(if $(call on,$(TLS)),ON,OFF)|' \
 	-e 's|@DEFLATE@|$(if $(call on,$(DEFLATE)),ON,OFF)|' \
 	-e 's|@REQUIRES_PRIVATE@|$(if $(call on,$(TLS)), openssl)$(if $(call on,$(DEFLATE)), zlib)|'
+
+$(B)/tools/cat: $(B)/obj/examples/cat.o $(patsubst %.c,$(B)/obj/%.o,$(filter examples/cat_%,$(EXAMPLE_PARTS))) $(B)/libtws.so
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(PIE) $(filter %.o,$^) $(ALL_LDFLAGS) -L$(B) -ltws -lpthread -o $@
 
 .PHONY: install uninstall install-files man docs
 

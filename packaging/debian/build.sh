@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the binary packages of a tarball and has lintian judge them.
+# Builds the source and binary packages of a tarball and has lintian judge them.
 # usage: build.sh TARBALL VERSION DIRECTORY
 set -eu
 tarball=$1
@@ -20,7 +20,7 @@ found=$(sed -n '1s/^libtws (\(.*\)-[^-]*) .*/\1/p' debian/changelog)
 # Not with what the make above was told.
 unset MAKEFLAGS MAKELEVEL MFLAGS CFLAGS CPPFLAGS LDFLAGS CC
 export DEB_BUILD_OPTIONS="parallel=${JOBS:-$(nproc)}"
-dpkg-buildpackage -us -uc -b >../build.log 2>&1 || {
+dpkg-buildpackage -us -uc >../build.log 2>&1 || {
     tail -n 40 ../build.log >&2
     exit 1
 }
@@ -28,4 +28,4 @@ cd ..
 # There is no bug to close: nobody has asked Debian for this package.
 lintian --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning --tag-display-limit 0 ./*.changes
 rm -rf "libtws-$version"
-ls ./*.deb
+ls ./*.dsc ./*.deb
