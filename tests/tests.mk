@@ -3,14 +3,22 @@
 # helpers). Other C files in those folders and in tests/support/ are helpers linked into every program.
 
 TEST_DIRS := tests/unit tests/integration
-TEST_SRCS := $(sort $(wildcard $(addsuffix /*_test.c,$(TEST_DIRS))))
+# What a build without TLS or compression cannot do is not asked of it: tests with one of these words in their name, and
+# those that need it somewhere. The others' own peers use OpenSSL and zlib all the same.
+TEST_LACKS := $(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),,client_memory examples_cat examples_streams docs_test soak_test) \
+	$(if $(call on,$(TLS)),,tls client_way server_limits server_parsed examples_service) \
+	$(if $(call on,$(DEFLATE)),,deflate compression zstream hostile_bombs alloc_test conn_file_pair conn_prepared \
+	  conn_queue_fault hub_publish /pair_test server_handoff_record server_handoff_test /stream_test parity_docs)
+possible = $(foreach p,$(1),$(if $(strip $(foreach w,$(TEST_LACKS),$(findstring $(w),$(p)))),,$(p)))
+TEST_LIBS := -lssl -lcrypto -lz -lpthread
+TEST_SRCS := $(call possible,$(sort $(wildcard $(addsuffix /*_test.c,$(TEST_DIRS)))))
 TEST_PROGS := $(patsubst %.c,$(B)/%,$(TEST_SRCS))
 TEST_KIT := $(patsubst %.c,$(B)/obj/%.o,$(sort $(filter-out %_test.c,\
 	$(wildcard $(addsuffix /*.c,$(TEST_DIRS) tests/support)))))
 TEST_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(TEST_SRCS)) $(TEST_KIT)
-TEST_DRIVERS := $(sort $(filter-out tests/integration/_%,$(wildcard tests/integration/*.py)))
+TEST_DRIVERS := $(call possible,$(sort $(filter-out tests/integration/_%,$(wildcard tests/integration/*.py))))
 # The checkers of `make check` and the test runner are tested too.
-TOOL_TESTS := $(sort $(wildcard tests/tools/*_test.py))
+TOOL_TESTS := $(call possible,$(sort $(wildcard tests/tools/*_test.py)))
 
 # These watch memory and system calls of the release build.
 RELEASE_DRIVERS := tests/integration/hostile_release.py tests/integration/hostile_bombs.py
@@ -24,7 +32,7 @@ with_light = $(1) $(addsuffix @light,$(foreach p,$(1),\
 # out are programs that count what fits into a socket.
 TLS_TOO := tests/integration/cases_%.py \
 	$(addprefix %tests/integration/,$(addsuffix _test,conn_close conn_file conn_join conn_peer_close conn_races conn_ping_wait conn_read conn_stream conn_stress wait))
-with_tls = $(call with_light,$(1)) $(foreach k,tls tls-light,$(addsuffix @$(k),\
+with_tls = $(call with_light,$(1)) $(foreach k,$(if $(call on,$(TLS)),tls tls-light),$(addsuffix @$(k),\
 	$(filter $(TLS_TOO),$(1))))
 
 # Programs that make no second thread: TSan has nothing to see in them.
@@ -141,7 +149,7 @@ $(TEST_OBJS): private ROOM_CPP := -Itests -Itests/unit -Itests/support
 $(TEST_PROGS): $(B)/%: $(B)/obj/%.o $(TEST_KIT) $(OBJECTS_LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(OBJECTS_LIB) $(ALL_LDFLAGS) -lcmocka -lm $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(TEST_KIT) $(OBJECTS_LIB) $(ALL_LDFLAGS) -lcmocka -lm $(TEST_LIBS) -o $@
 
 .SECONDARY: $(TEST_OBJS) $(EXAMPLE_OBJS)
 -include $(TEST_OBJS:.o=.d)
