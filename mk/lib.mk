@@ -37,8 +37,10 @@ $(B)/lib-objects.txt: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LIB_OBJS)' | cmp -s - $@ || echo '$(LIB_OBJS)' > $@
 
-# With -flto the objects hold no code yet: gcc makes it while it joins them.
-RELINK = $(if $(filter -flto%,$(CFLAGS)),$(CC) $(ALL_CFLAGS) -flinker-output=nolto-rel -nostdlib,$(LD)) -r
+# With -flto the objects hold no code yet: gcc makes it while it joins them, and so does clang's linker, lld.
+LTO_RELINK = $(or $(shell $(CC) -flinker-output=nolto-rel -x c -c -o /dev/null /dev/null >/dev/null 2>&1 && \
+	echo -flinker-output=nolto-rel),-fuse-ld=lld -Wno-unused-command-line-argument)
+RELINK = $(if $(filter -flto%,$(CFLAGS)),$(CC) $(ALL_CFLAGS) $(LTO_RELINK) -nostdlib,$(LD)) -r
 
 # One object in which only the public names are global: no short internal name meets one of the program's.
 $(B)/obj/libtws.o: $(LIB_OBJS) $(B)/lib-objects.txt
