@@ -380,7 +380,7 @@ tws_err tws_server_drain(tws_server *s, tws_ms ms)
 
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
-    if (task_current_runtime() == s->runtime || conn_tells_here(s->cfg->env))
+    if (task_runtime_here(s->runtime) || conn_tells_here(s->cfg->env))
         return TWS_ERR_STATE;
     pthread_mutex_lock(&s->mu);
     first = !s->draining;

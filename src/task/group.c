@@ -92,7 +92,7 @@ tws_err tws_group_wait(tws_group *g, tws_ms ms)
 {
     if (ms < TWS_NOWAIT)
         return TWS_ERR_ARGUMENT;
-    if (task_current_runtime() == g->runtime)
+    if (task_runtime_here(g->runtime))
         return TWS_ERR_STATE;
     return task_runtime_wait(g->runtime, task_deadline(ms)) < 0 ? TWS_ERR_TIMEOUT : TWS_OK;
 }

@@ -133,6 +133,8 @@ struct tws_group;
 struct task_runtime *task_group_runtime(struct tws_group *g);
 /* The runtime that spawned the calling thread; NULL in threads of the application's own. */
 struct task_runtime *task_current_runtime(void);
+/* Whether the calling thread is one of rt's, or runs what one of them waits for (tws_blocking()). */
+bool task_runtime_here(const struct task_runtime *rt);
 /*
  * Something that all threads of a runtime share: made by the first who asks, released with the
  * runtime. make(arg) may return NULL, and is asked again then.

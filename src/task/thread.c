@@ -95,6 +95,11 @@ struct task_runtime *task_current_runtime(void)
     return t ? &t->carrier->rt->rt : kernel_current_runtime();
 }
 
+bool task_runtime_here(const struct task_runtime *rt)
+{
+    return task_current_runtime() == rt || light_waiting_runtime() == rt;
+}
+
 void *task_runtime_share(struct task_runtime *rt, void *(*make)(void *arg), void *arg,
                          void (*release)(void *shared))
 {

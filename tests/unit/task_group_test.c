@@ -264,6 +264,32 @@ static void kernel_threads_get_a_core_each_unless_told_otherwise(void **state)
     }
 }
 
+static void waits_for_own(void *arg)
+{
+    (void)arg;
+    if (tws_group_wait(own, 1000) == TWS_ERR_STATE)
+        atomic_fetch_add(&refused, 1);
+}
+
+static void blocks_in_own(void *arg)
+{
+    tws_blocking(waits_for_own, arg);
+}
+
+/* What a thread of a group waits for cannot wait for the group, on whatever thread it runs. */
+static void blocked_by_itself(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        own = group_of(kind ? TWS_THREADS_LIGHT : TWS_THREADS_KERNEL);
+        atomic_store(&refused, 0);
+        assert_int_equal(tws_group_spawn(own, blocks_in_own, NULL), TWS_OK);
+        assert_int_equal(tws_group_wait(own, 60000), TWS_OK);
+        assert_int_equal(atomic_load(&refused), 1);
+        tws_group_free(own);
+    }
+}
+
 /* ---- Signals ---- */
 
 static _Atomic int wrong;
@@ -317,6 +343,7 @@ int main(void)
         cmocka_unit_test(cancelling),
         cmocka_unit_test(sets),
         cmocka_unit_test(background),
+        cmocka_unit_test(blocked_by_itself),
         cmocka_unit_test(signals),
     };
 

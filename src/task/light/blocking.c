@@ -15,9 +15,17 @@ struct light_job {
     struct light_job *next;
     void (*fn)(void *arg);
     void *arg;
-    bool background; /* nobody waits for it, and it is on the heap */
+    struct task_runtime
+        *waits; /* one of its light threads does; NULL: nobody, and it is on the heap */
     struct task_park done;
 };
+
+static _Thread_local struct task_runtime *waiting __attribute__((tls_model("initial-exec")));
+
+struct task_runtime *light_waiting_runtime(void)
+{
+    return waiting;
+}
 
 static struct light_job *take_job(struct light_helpers *h)
 {
@@ -53,8 +61,10 @@ static void *helper_main(void *p)
     pthread_mutex_lock(&h->mu);
     while ((job = next_job(h))) {
         pthread_mutex_unlock(&h->mu);
+        waiting = job->waits;
         job->fn(job->arg);
-        if (job->background)
+        waiting = NULL;
+        if (!job->waits)
             base_free(NULL, job);
         else
             task_unpark(&job->done); /* the job lies on the stack of who waits: gone after this */
@@ -120,6 +130,7 @@ tws_err tws_blocking(void (*fn)(void *arg), void *arg)
         fn(arg);
         return TWS_OK;
     }
+    job.waits = &t->carrier->rt->rt;
     task_park_init(&job.done);
     if (submit(&t->carrier->rt->helpers, &job) < 0)
         return TWS_ERR_SYSTEM;
@@ -136,7 +147,6 @@ int light_background(struct task_runtime *rt, void (*fn)(void *), void *arg)
         return -ENOMEM;
     job->fn = fn;
     job->arg = arg;
-    job->background = true;
     r = submit(&((struct light_runtime *)rt)->helpers, job);
     if (r < 0)
         base_free(NULL, job);

@@ -195,6 +195,8 @@ void light_trim_stack(struct light_task *t);
 
 void light_helpers_init(struct light_helpers *h);
 void light_helpers_stop(struct light_helpers *h);
+/* Whose light thread waits for what this pthread runs; NULL. */
+struct task_runtime *light_waiting_runtime(void);
 int light_background(struct task_runtime *rt, void (*fn)(void *), void *arg);
 
 /* ---- watch.c ---- */
