@@ -1,7 +1,7 @@
 /*
  * Long random sequences of calls on one connection against a model: what each may return, which bytes
  * it has to show, what the peer has to get and in which order. Nothing in it waits: time runs out at
- * every byte.
+ * every byte. Then the same with a second thread that writes, changes modes and closes.
  */
 #include "support_model.h"
 
@@ -148,46 +148,61 @@ static void compare_written(struct run *r)
     }
 }
 
-static void run(uint64_t seed, bool server, int deflate)
+static void run(uint64_t seed, bool server, int deflate, bool others)
 {
     static struct run r;
+    static struct beside b;
 
     memset(&r, 0, sizeof r);
     model_open(&r.m, seed, server, deflate);
+    if (others)
+        beside_start(&b, &r, seed);
     job_run(&r.m.pair, run_main, &r);
+    if (others) {
+        atomic_store(&b.stop, true);
+        job_join(&b.job);
+    }
     if (!r.m.fault) {
-        WAIT_FOR(all_told(&r));
+        WAIT_FOR(all_told(&r) && (!others || beside_told(&b)));
         compare_written(&r);
+        if (others)
+            beside_compare(&b, &r.m);
     }
     if (r.m.fault)
         fail_msg("seed %llu, %s, deflate %d, step %llu: %s", (unsigned long long)seed,
                  server ? "server" : "client", deflate, (unsigned long long)r.m.steps, r.m.fault);
-    total_steps += r.m.steps;
+    total_steps += r.m.steps + (others ? b.count : 0);
     model_close(&r.m);
 }
 
-static void runs(bool server, int deflate)
+static void runs(bool server, bool others)
 {
     const char *first = getenv("TWS_MODEL_SEED"), *count = getenv("TWS_MODEL_RUNS");
     uint64_t seed = first ? strtoull(first, NULL, 10) : 1;
     uint64_t end = seed + (count ? strtoull(count, NULL, 10) : RUNS);
 
     for (; seed < end; seed++)
-        run(seed, server, deflate);
+        for (int deflate = 0; deflate < 3; deflate++)
+            run(seed, server, deflate, others);
 }
 
 static void test_server(void **state)
 {
     (void)state;
-    for (int deflate = 0; deflate < 3; deflate++)
-        runs(true, deflate);
+    runs(true, false);
 }
 
 static void test_client(void **state)
 {
     (void)state;
-    for (int deflate = 0; deflate < 3; deflate++)
-        runs(false, deflate);
+    runs(false, false);
+}
+
+static void test_beside_another_thread(void **state)
+{
+    (void)state;
+    runs(true, true);
+    runs(false, true);
 }
 
 int main(void)
@@ -195,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server),
         cmocka_unit_test(test_client),
+        cmocka_unit_test(test_beside_another_thread),
     };
     int failed = cmocka_run_group_tests_name("conn_model", tests, NULL, NULL);
 

@@ -39,6 +39,7 @@ void model_open(struct model *m, uint64_t seed, bool server, int deflate)
 
     memset(m, 0, sizeof *m);
     m->random = seed;
+    m->beside_last = -1;
     tws_pair_options_init(&opt);
     opt.server.max_message = opt.client.max_message = MODEL_LEN_MAX;
     opt.server.close_timeout = opt.client.close_timeout = 1;
@@ -213,6 +214,8 @@ void model_unwrites(struct model *m)
 /* The next of those that were written; some may have been dropped. */
 static void match(struct model *m, unsigned opcode, const uint8_t *data, size_t len)
 {
+    if (model_is_beside(m, opcode, data, len))
+        return;
     while (m->written_at < m->written_count) {
         struct model_message *one = &m->written[m->written_at++];
 

@@ -24,7 +24,7 @@ struct model_message {
 };
 
 /* Messages of both directions are numbered from 0. */
-enum { MODEL_MESSAGES = 4096 };
+enum { MODEL_MESSAGES = 4096, BESIDE_MESSAGES = 3000 };
 struct model {
     struct couple pair;
     tws_conn *c; /* what is tested */
@@ -48,6 +48,9 @@ struct model {
     size_t message_len;
     unsigned message_first; /* opcode and RSV1 of its first fragment; 0: between messages */
     bool closed, ended;     /* a close frame, the end of the stream has come */
+
+    int64_t beside_last; /* of a second thread's messages */
+    bool beside_seen[BESIDE_MESSAGES];
 
     uint8_t *expected; /* room for one payload */
 };
@@ -85,7 +88,7 @@ struct run {
     size_t taken_at[TAKEN];
     size_t offset; /* in the message that is streamed */
     const char *terminator;
-    bool inside; /* a ping handler */
+    bool others; /* a second thread, which may end the connection */
     bool peer_closes;
     /* Writing. */
     tws_writer *writer;
@@ -110,5 +113,27 @@ void model_stream_join(struct run *r);
 void model_set_limit(struct run *r);
 /* In any way. */
 void model_write_some(struct run *r);
+
+/* ---- A second thread ---- */
+
+struct beside_message {
+    _Atomic int told, result;
+    bool wants_told, refused, unknown;
+};
+struct beside {
+    struct job job;
+    tws_conn *c;
+    _Atomic bool stop;
+    uint64_t random;
+    uint32_t count;
+    const char *wrong;
+    struct beside_message messages[BESIDE_MESSAGES];
+};
+void beside_start(struct beside *b, struct run *r, uint64_t seed);
+/* All callbacks have come. */
+bool beside_told(const struct beside *b);
+void beside_compare(const struct beside *b, struct model *m);
+/* Whether what the peer has received is one of those. */
+bool model_is_beside(struct model *m, unsigned opcode, const uint8_t *data, size_t len);
 
 #endif
