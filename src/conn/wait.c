@@ -103,7 +103,7 @@ enum entry_state {
     ENTRY_NONE,   /* a descriptor, or nothing */
     ENTRY_MINE,   /* we have the reader's role */
     ENTRY_BEHIND, /* as soon as a thread that pumps gives it up */
-    ENTRY_TWIN,   /* the same connection as an earlier item */
+    ENTRY_TWIN,   /* the same connection as an item that is MINE */
     ENTRY_OVER    /* reading gives an error */
 };
 
@@ -140,11 +140,12 @@ static void judge(struct waiting *w, size_t i, enum sight sight)
         w->again = true;
 }
 
-/* The connection is in the list before, and has its role from there. */
+/* The connection is in the list once more, and has its role from there. Also behind this item: a thread
+ * that pumped may have given it up between the two. */
 static bool find_twin(struct waiting *w, size_t i)
 {
-    for (size_t k = 0; k < i; k++)
-        if (w->items[k].conn == w->items[i].conn && w->entries[k].state != ENTRY_TWIN) {
+    for (size_t k = 0; k < w->count; k++)
+        if (k != i && w->items[k].conn == w->items[i].conn && w->entries[k].state == ENTRY_MINE) {
             w->entries[i].state = ENTRY_TWIN;
             w->entries[i].twin = k;
             return true;
@@ -204,6 +205,9 @@ static tws_err enter_all(struct waiting *w)
         if (w->entries[i].state != ENTRY_NONE && w->entries[i].state != ENTRY_MINE)
             w->fds[i].fd = -1;
     }
+    for (size_t i = 0; i < w->count; i++)
+        if (w->entries[i].state == ENTRY_BEHIND)
+            find_twin(w, i);
     return TWS_OK;
 }
 

@@ -419,6 +419,68 @@ static void test_behind_a_ping(void **state)
     rig_close(&r);
 }
 
+struct pump {
+    struct client *client;
+    bool more; /* a message comes with the pong */
+    pthread_t thread;
+};
+
+/* Ends the other connection's pump, in the middle of somebody's call. */
+static bool end_pump(tws_conn *c, const void *data, size_t len, void *arg)
+{
+    struct pump *p = arg;
+    uint8_t frames[64];
+    size_t n = client_frame(frames, CLIENT_FIN | CLIENT_PONG, "x", 1);
+
+    (void)c;
+    (void)data;
+    (void)len;
+    if (p->more)
+        n += client_frame(frames + n, CLIENT_FIN | CLIENT_TEXT, "m", 1);
+    assert_true(client_send_bytes(p->client->fd, frames, n));
+    pthread_join(p->thread, NULL);
+    return true;
+}
+
+/* The same connection twice, and between the two its pump ends: the first is no less the second's twin. */
+static void twice_behind_a_ping(bool more)
+{
+    struct rig r, other;
+    uint8_t frames[64];
+    size_t len, ready = 0;
+    tws_message m;
+    struct pump p = {.client = &r.client, .more = more};
+
+    rig_open(&r, NULL);
+    rig_open(&other, NULL);
+    len = client_frame(frames, CLIENT_FIN | CLIENT_TEXT, "abc", 3);
+    len += client_frame(frames + len, CLIENT_FIN | CLIENT_PING, "now", 3);
+    assert_true(client_send_bytes(other.client.fd, frames, len));
+    assert_ok(tws_read_message(other.conn, &m)); /* the ping has come with it */
+    tws_set_ping_handler(other.conn, end_pump, &p);
+    support_thread(&p.thread, ping_main, r.conn);
+    WAIT_FOR(support_pumping(r.conn));
+    tws_wait_item items[] = {{.conn = r.conn}, {.conn = other.conn}, {.conn = r.conn}};
+    if (!more) {
+        assert_err(tws_wait_any(items, 3, 20, &ready), TWS_ERR_TIMEOUT);
+        client_send_text(&r.client, "m");
+    }
+    assert_ok(tws_wait_any(items, 3, SUPPORT_HANG_MS, &ready));
+    assert_int_equal(ready, 2);
+    assert_true(items[0].ready);
+    assert_false(items[1].ready);
+    assert_true(items[2].ready);
+    rig_close(&other);
+    rig_close(&r);
+}
+
+static void test_twice_behind_a_ping(void **state)
+{
+    (void)state;
+    twice_behind_a_ping(false);
+    twice_behind_a_ping(true);
+}
+
 /* So does a thread that reads; then the wait is refused, and nobody is thought to wait any more. */
 static void test_behind_a_reader(void **state)
 {
@@ -518,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_closed_by_other_thread),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_behind_a_ping),
+        cmocka_unit_test(test_twice_behind_a_ping),
         cmocka_unit_test(test_behind_a_reader),
         cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_arguments),
