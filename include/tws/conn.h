@@ -258,7 +258,9 @@ TWS_API tws_err tws_writer_write(tws_writer *w, const void *data, size_t len);
  * Sends what is left and ends the message.
  *
  * @param w the writer; invalid afterwards whatever is returned
- * @return as tws_write_message(); TWS_ERR_TEXT when the text ended inside a character.
+ * @return as tws_write_message(): after TWS_ERR_TIMEOUT nothing of the message was sent, while
+ *         TWS_ERR_STALLED ends the connection, with 1011 when it happened between two fragments;
+ *         TWS_ERR_TEXT when the text ended inside a character.
  * Threads: the one that opened w.
  */
 TWS_API tws_err tws_writer_close(tws_writer *w);

@@ -351,11 +351,9 @@ static tws_err write_through(struct file_message *f, tws_compression mode)
         err = copy_all(f, w);
         if (err)
             conn_writer_fail(w, err);
-        f->begun = conn_writer_begun(w);
         end = tws_writer_close(w);
-        err = err ? err : end;
-        if (err == TWS_ERR_TIMEOUT && f->begun)
-            err = TWS_ERR_STALLED;
+        if (!err || err == TWS_ERR_TIMEOUT) /* of which only the end tells what came of it */
+            err = end;
     }
     base_pool_put(&f->c->env->buffers, f->buf);
     return err;

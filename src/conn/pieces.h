@@ -21,8 +21,6 @@ tws_err conn_writer_claim(tws_conn *c, void *who);
 void conn_writer_unclaim(tws_conn *c);
 /* What has been gathered leaves as a fragment, if the message is not compressed. */
 tws_err conn_writer_flush(tws_writer *w);
-/* Some of it has left. */
-bool conn_writer_begun(const tws_writer *w);
 /* The message cannot be ended: tws_writer_close() abandons it. */
 void conn_writer_fail(tws_writer *w, tws_err err);
 

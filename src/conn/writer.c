@@ -259,11 +259,6 @@ tws_err conn_writer_flush(tws_writer *w)
     return w->err;
 }
 
-bool conn_writer_begun(const tws_writer *w)
-{
-    return w->begun;
-}
-
 void conn_writer_fail(tws_writer *w, tws_err err)
 {
     if (!w->err)
@@ -303,8 +298,11 @@ tws_err tws_writer_close(tws_writer *w)
         err = w->packer ? writer_pack_end(w) : writer_fragment(w, w->buf, w->fill, true);
     /* The peer waits for the rest of a message that will never come. Before others may write: a
      * message of theirs would stand between the fragments. */
-    if (err && w->begun)
+    if (err && w->begun) {
         tws_close_start(c, TWS_CLOSE_INTERNAL_ERROR, "message abandoned");
+        if (err == TWS_ERR_TIMEOUT)
+            err = TWS_ERR_STALLED; /* the connection does not go on */
+    }
     if (w->packer)
         conn_deflate_close(c, w->packer, !err);
     conn_writer_unclaim(c);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define BIG ((size_t)1 << 20)
@@ -196,6 +197,44 @@ static void test_no_signal(void **state)
     fclose(f);
 }
 
+/* No room for another fragment: between two of them the message is abandoned, and the connection. */
+static void test_writer_without_room(void **state)
+{
+    const int room = 40000;
+    char data[16384] = {0};
+    tws_writer *w;
+    tws_err err;
+    tws_error e;
+    struct couple p;
+
+    (void)state;
+    couple_open(&p, NULL);
+    assert_int_equal(
+        setsockopt(p.server->stream.sock.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+    assert_ok(tws_set_timeout(p.server, TWS_TIMEOUT_WRITE, TWS_NOWAIT));
+    assert_ok(tws_next_writer(p.server, TWS_BINARY, &w));
+    while ((err = tws_writer_write(w, data, sizeof data)) == TWS_OK) {
+    }
+    assert_err(err, TWS_ERR_TIMEOUT);
+    assert_err(tws_writer_close(w), TWS_ERR_STALLED);
+    tws_conn_error(p.server, &e);
+    assert_err(e.code, TWS_ERR_CLOSED);
+    assert_int_equal(e.close_code, TWS_CLOSE_INTERNAL_ERROR);
+    couple_close(&p);
+
+    /* Before the first it is as if nothing had been asked for. */
+    couple_open(&p, NULL);
+    assert_ok(tws_set_timeout(p.server, TWS_TIMEOUT_WRITE, TWS_NOWAIT));
+    while ((err = tws_write_message(p.server, TWS_BINARY, data, 1000)) == TWS_OK) {
+    }
+    assert_err(err, TWS_ERR_TIMEOUT);
+    assert_ok(tws_next_writer(p.server, TWS_BINARY, &w));
+    assert_err(tws_writer_close(w), TWS_ERR_TIMEOUT);
+    tws_conn_error(p.server, &e);
+    assert_err(e.code, TWS_OK);
+    couple_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_compressed),
         cmocka_unit_test(test_pipe),
         cmocka_unit_test(test_no_signal),
+        cmocka_unit_test(test_writer_without_room),
     };
 
     return cmocka_run_group_tests_name("conn_file_pair", tests, NULL, NULL);

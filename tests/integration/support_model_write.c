@@ -128,12 +128,6 @@ static void writer_close(struct run *r)
     }
     err = tws_writer_close(r->writer);
     r->writer = NULL;
-    if (err == TWS_ERR_TIMEOUT) { /* closes if something of it had left */
-        tws_error e;
-
-        tws_conn_error(r->m.c, &e);
-        r->closing = r->closing || e.code != TWS_OK;
-    }
     if (!model_again(r, err))
         r->open->lost = true;
 }
