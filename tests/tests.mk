@@ -4,8 +4,10 @@
 
 TEST_DIRS := tests/unit tests/integration
 # What a build without TLS or compression cannot do is not asked of it: tests with one of these words in their name, and
-# those that need it somewhere. The others' own peers use OpenSSL and zlib all the same.
-TEST_LACKS := $(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),,client_memory examples_cat examples_streams docs_test soak_test) \
+# those that need it somewhere. The others' own peers use OpenSSL and zlib all the same. Unpacked sources are no clone of
+# which a release could be made.
+TEST_LACKS := $(if $(wildcard .git),,release_test) \
+	$(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),,client_memory examples_cat examples_streams docs_test soak_test) \
 	$(if $(call on,$(TLS)),,tls client_way server_limits server_parsed examples_service) \
 	$(if $(call on,$(DEFLATE)),,deflate compression zstream hostile_bombs alloc_test conn_file_pair conn_prepared \
 	  conn_queue_fault hub_publish /pair_test server_handoff_record server_handoff_test /stream_test parity_docs)

@@ -78,6 +78,9 @@ class Dist(Clone):
         plan = self.do("make", "-n", "all", "install", f"DESTDIR={self.top.parent}/root", cwd=tree)
         self.assertIn(f"libtws.so.{VERSION}", plan)
         self.assertNotIn("fatal:", plan)
+        tests = self.do("make", "-n", "test-run", cwd=tree)
+        self.assertIn("tests/tools/deps_test.py", tests)
+        self.assertNotIn("tests/tools/release_test.py", tests)
 
     def test_sources_inside_another_repository_are_no_clone(self):
         inner = self.top / "inner"
