@@ -70,6 +70,7 @@ static void *helper_main(void *p)
             task_unpark(&job->done); /* the job lies on the stack of who waits: gone after this */
         pthread_mutex_lock(&h->mu);
     }
+    h->takers--;
     /* Each helper that ends joins the one that ended before. */
     join = h->have_last;
     previous = h->last;
@@ -95,8 +96,10 @@ static int start_helper(struct light_helpers *h)
     pthread_attr_setstacksize(&attr, HELPER_STACK);
     r = task_pthread_create(&thread, &attr, helper_main, h);
     pthread_attr_destroy(&attr);
-    if (r == 0)
+    if (r == 0) {
         h->count++;
+        h->takers++;
+    }
     return r;
 }
 
@@ -106,9 +109,9 @@ static int submit(struct light_helpers *h, struct light_job *job)
 
     pthread_mutex_lock(&h->mu);
     /* One that has been woken is not in the queue any more: it has its job. */
-    if (!h->idle.head && h->count < HELPERS_MAX)
+    if (!h->idle.head && h->takers < HELPERS_MAX)
         r = start_helper(h);
-    if (r == 0 || h->count > 0) { /* else a busy one takes it in time */
+    if (r == 0 || h->takers > 0) { /* a busy one takes it in time */
         r = 0;
         if (h->tail)
             h->tail->next = job;

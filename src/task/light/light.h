@@ -111,6 +111,7 @@ struct light_helpers { /* pthreads that run what blocks */
     struct light_job *head, *tail; /* mu: waiting for a helper */
     struct task_queue idle, gone;  /* mu */
     uint32_t count;                /* mu */
+    uint32_t takers;               /* mu: of them, those that will look for another job */
     bool stop;                     /* mu */
     bool have_last;                /* mu */
     pthread_t last;                /* mu: ended, to be joined */
