@@ -53,7 +53,7 @@ class Restart(unittest.IsolatedAsyncioTestCase):
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
                 return stat.read().split()[2] == "Z"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # before it is opened, or while it is read
             return True
 
     async def restart(self):
