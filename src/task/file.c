@@ -37,8 +37,8 @@ static ssize_t send_quietly(int to, int from, off_t *at, size_t len)
 
 /*
  * sendfile has no flag that says not to wait, and sockets of kernel threads block. So the socket is
- * made non-blocking for the length of the call. A reader that begins to receive in this moment comes
- * back as if woken for nothing.
+ * made non-blocking for the length of the call. A reader that begins to receive in this moment waits by
+ * poll instead.
  */
 ssize_t task_send_file(struct task_socket *s, int fd, int64_t *offset, size_t len)
 {

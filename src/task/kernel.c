@@ -375,6 +375,20 @@ static int kernel_await(struct task_socket *s, int64_t deadline, tws_ms period)
     return r == -ETIMEDOUT && end != deadline ? -EAGAIN : r;
 }
 
+/* A receive that was to wait did not. The mode belongs to the socket, not to the descriptor: another one
+ * of it may have been made non-blocking (by who gave us a dup() of his), or a file is being sent. Then the
+ * wait is by other means, and not round and round. 0: there may be input. */
+static int wait_outside(const struct task_socket *s)
+{
+    int64_t end = s->recv_wait > 0 ? base_clock_ns() + s->recv_wait * BASE_NS_PER_MS : TASK_FOREVER;
+    int flags = fcntl(s->fd, F_GETFL);
+    int r = -ETIMEDOUT;
+
+    if (flags >= 0 && (flags & O_NONBLOCK))
+        r = task_poll_one(s->fd, POLLIN, end);
+    return r == -ETIMEDOUT ? -EAGAIN : r;
+}
+
 static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
 {
     int64_t begin = s->recv_waits && s->recv_wait > 0 ? base_clock_coarse_ns() : 0;
@@ -388,6 +402,13 @@ static ssize_t kernel_recv(struct task_socket *s, void *buf, size_t len)
         }
         if (n == 0)
             return atomic_load(&s->interrupted) && !peer_ended(s) ? -EAGAIN : 0;
+        if (errno == EAGAIN && s->recv_waits) {
+            int r = wait_outside(s);
+
+            if (r < 0)
+                return r;
+            continue;
+        }
         if (errno != EINTR)
             return -errno;
         /* A restarted wait begins its period anew: under a storm of signals count by the clock. */

@@ -8,6 +8,7 @@
 #include "task/task.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -288,6 +289,30 @@ static void pair_close(struct pair *p)
     client_close(&p->peer);
 }
 
+/* The mode is the socket's: whoever has another descriptor of it changes it for all. */
+static void test_made_non_blocking(void **state)
+{
+    struct pair p;
+    char buf[8];
+    int second;
+    int64_t began;
+
+    (void)state;
+    pair_open(&p);
+    second = dup(p.sock.fd);
+    assert_int_equal(fcntl(second, F_SETFL, fcntl(second, F_GETFL) | O_NONBLOCK), 0);
+    assert_int_equal(task_await(&p.sock, TASK_FOREVER, 50), 0);
+    assert_true(task_recv_waits(&p.sock));
+    began = base_clock_ns();
+    assert_int_equal(task_recv(&p.sock, buf, sizeof buf), -EAGAIN); /* the period, and no less */
+    assert_true(base_clock_ns() - began >= 40 * BASE_NS_PER_MS);
+    assert_int_equal(task_await(&p.sock, TASK_FOREVER, 0), 0);
+    assert_true(client_send_bytes(p.peer.fd, "x", 1));
+    assert_int_equal(task_recv(&p.sock, buf, sizeof buf), 1);
+    close(second);
+    pair_close(&p);
+}
+
 static void test_socket_waits(void **state)
 {
     struct pair p;
@@ -457,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_runtime),
         cmocka_unit_test(test_service),
         cmocka_unit_test(test_event),
+        cmocka_unit_test(test_made_non_blocking),
         cmocka_unit_test(test_socket_waits),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_burst),
