@@ -55,7 +55,7 @@ class Bridge(unittest.IsolatedAsyncioTestCase):
             try:
                 with open(f"/proc/{bridge.process.pid}/task/{thread}/children", encoding="ascii") as file:
                     found += file.read().split()
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 pass  # ended meanwhile
         return found
 
