@@ -9,8 +9,8 @@ TEST_DIRS := tests/unit tests/integration
 TEST_LACKS := $(if $(wildcard .git),,release_test) \
 	$(if $(and $(call on,$(TLS)),$(call on,$(DEFLATE))),,client_memory examples_cat examples_streams docs_test soak_test) \
 	$(if $(call on,$(TLS)),,tls client_way server_limits server_parsed examples_service) \
-	$(if $(call on,$(DEFLATE)),,deflate compression zstream hostile_bombs alloc_test conn_file_pair conn_prepared \
-	  conn_queue_fault hub_publish /pair_test server_handoff_record server_handoff_test /stream_test parity_docs)
+	$(if $(call on,$(DEFLATE)),,deflate compression zstream hostile_bombs alloc_test conn_file_pair conn_model \
+	  conn_prepared conn_queue_fault hub_publish /pair_test server_handoff_record server_handoff_test /stream_test parity_docs)
 possible = $(foreach p,$(1),$(if $(strip $(foreach w,$(TEST_LACKS),$(findstring $(w),$(p)))),,$(p)))
 TEST_LIBS := -lssl -lcrypto -lz -lpthread
 TEST_SRCS := $(call possible,$(sort $(wildcard $(addsuffix /*_test.c,$(TEST_DIRS)))))

@@ -40,7 +40,7 @@ static tws_err read_bytes(tws_conn *c, uint8_t *buf, size_t size, size_t *n, int
         bool fresh = !c->msg.streaming;
         tws_err err;
 
-        if (c->msg.owed > 0) {
+        if (c->bytes && c->msg.owed > 0) {
             *n = take_terminator(c, buf, size);
             return TWS_OK;
         }
