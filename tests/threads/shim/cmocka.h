@@ -35,6 +35,8 @@ struct CMUnitTest {
     }
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
     cross_run(tests, sizeof(tests) / sizeof((tests)[0]))
+#define cmocka_run_group_tests_name(name, tests, setup, teardown)                                  \
+    cmocka_run_group_tests(tests, setup, teardown)
 
 static int cross_run(const struct CMUnitTest *tests, size_t count)
 {
