@@ -73,8 +73,8 @@ static tws_err run_anywhere(struct dial_job *job)
 
     if (err)
         return err;
-    env =
-        conn_env_ref(job->conn->env); /* the thread may end, with all it has, before we are back */
+    /* The thread may end, with all it has, before we are back. */
+    env = conn_env_ref(job->conn->env);
     r = conn_spawn(job->conn, thread_main, job);
     conn_env_unref(env);
     if (r == 0) {

@@ -9,7 +9,6 @@
 #define AREA_MIN 1024
 /* One of a light thread has room for a small request behind it. */
 #define LIGHT_BLOCK ((sizeof(tws_conn) + 512 + 63) & ~(size_t)63)
-/* Of threads that belong to no server. */
 
 struct conn_env *conn_env_new(const tws_allocator *allocator, bool light)
 {

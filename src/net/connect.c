@@ -86,7 +86,7 @@ static int outcome(int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
         return -errno;
     if (error)
-        return error == ETIMEDOUT ? -TASK_LOST : -error;
+        return task_failed(error);
     if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
         return errno == ENOTCONN ? -EINPROGRESS : -errno;
     return is_itself(fd) ? -ECONNREFUSED : 0;

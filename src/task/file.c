@@ -27,7 +27,7 @@ static ssize_t send_quietly(int to, int from, off_t *at, size_t len)
         n = sendfile(to, from, at, len);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        n = errno == ETIMEDOUT ? -TASK_LOST : -errno;
+        n = task_failed(errno);
     if (n == -EPIPE && !sigismember(&before, SIGPIPE))
         while (sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR) {
         }

@@ -452,9 +452,7 @@ ssize_t task_send(struct task_socket *s, const struct iovec *iov, int count)
     do
         n = count == 1 ? send_one_now(s->fd, &msg) : send_now(s->fd, &msg);
     while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return errno == ETIMEDOUT ? -TASK_LOST : -errno;
-    return n;
+    return n < 0 ? task_failed(errno) : n;
 }
 
 int64_t task_unsent(const struct task_socket *s)

@@ -26,6 +26,12 @@
 #include <tws/types.h>
 
 #define TASK_LOST ETIME
+/* The negative result of a call on a socket that failed with this errno. */
+static inline int task_failed(int error)
+{
+    return error == ETIMEDOUT ? -TASK_LOST : -error;
+}
+
 /* What the system said, of a negative result. */
 static inline int task_errno(int result)
 {

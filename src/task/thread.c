@@ -377,8 +377,7 @@ void task_socket_again(struct task_socket *s)
 
 void task_socket_close(struct task_socket *s)
 {
-    if (s->light &&
-        s->fd >= 0) /* a forked child, or the application, may have one more descriptor */
+    if (s->light && s->fd >= 0) /* there may be one more: a child's, or the application's */
         light_socket_forget(s);
     if (s->fd >= 0)
         close(s->fd);
@@ -401,7 +400,7 @@ ssize_t task_recv(struct task_socket *s, void *buf, size_t len)
 {
     ssize_t n = s->kind->recv(s, buf, len);
 
-    return n == -ETIMEDOUT ? -TASK_LOST : n;
+    return n < 0 ? task_failed((int)-n) : n;
 }
 
 int task_await_send(struct task_socket *s, int64_t deadline)

@@ -3,9 +3,9 @@
  * descriptors, signals, storms of resets. It stays up, refuses politely, recovers by itself, and
  * uses no processor time meanwhile.
  */
+#include "no_threads.h"
 #include "support_events.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -22,21 +22,9 @@
 /* The sanitizers' own, where there is one. */
 int sanitizer_accept4(int fd, struct sockaddr *addr, socklen_t *len,
                       int flags) __asm__("__interceptor_accept4") __attribute__((weak));
-int sanitizer_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *),
-                     void *arg) __asm__("__interceptor_pthread_create") __attribute__((weak));
 
 static _Atomic int accept_error;         /* errno of the next calls */
 static _Atomic unsigned accept_failures; /* how many of them fail */
-static _Atomic bool no_threads;
-
-static void *next_symbol(const char *name)
-{
-    void *symbol = dlsym(RTLD_NEXT, name);
-
-    if (!symbol)
-        abort();
-    return symbol;
-}
 
 /* Under another name here, because the system's header declares it with a union of pointers. */
 int failing_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags) __asm__("accept4");
@@ -61,22 +49,6 @@ int failing_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
         memcpy(&real, &symbol, sizeof real);
     }
     return real(fd, addr, len, flags);
-}
-
-int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
-{
-    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-    if (atomic_load(&no_threads))
-        return EAGAIN;
-    if (sanitizer_create)
-        return sanitizer_create(t, attr, fn, arg);
-    if (!real) {
-        void *symbol = next_symbol("pthread_create");
-
-        memcpy(&real, &symbol, sizeof real);
-    }
-    return real(t, attr, fn, arg);
 }
 
 /* ---- Helpers ---- */

@@ -169,32 +169,12 @@ void raw_close(struct raw *r)
 
 ssize_t pair_receive(struct net_stream *st, void *buf, size_t len)
 {
-    ssize_t n;
-
-    do {
-        n = net_stream_await(st, pair_soon(), 0);
-        if (n == 0)
-            n = net_stream_recv(st, buf, len);
-    } while (n == -EAGAIN);
-    return n;
+    return net_stream_recv_by(st, buf, len, pair_soon());
 }
 
 int pair_send(struct net_stream *st, const void *data, size_t len)
 {
-    const char *p = data;
-
-    while (len > 0) {
-        struct iovec iov = {.iov_base = (void *)(uintptr_t)p, .iov_len = len};
-        ssize_t n = net_stream_send(st, &iov, 1);
-
-        if (n == -EAGAIN)
-            n = net_stream_await_send(st, pair_soon());
-        if (n < 0)
-            return (int)n;
-        p += n;
-        len -= (size_t)n;
-    }
-    return 0;
+    return net_stream_send_by(st, data, len, pair_soon());
 }
 
 void pair_expect(struct net_stream *st, const char *text)
@@ -211,4 +191,23 @@ void pair_expect(struct net_stream *st, const char *text)
         buf[have] = 0; /* a receive may leave ciphertext behind what it returns */
     }
     assert_string_equal(buf, text);
+}
+
+void expect_accepted(tws_tls *server, tws_tls *client, const char *host, bool verified)
+{
+    struct pair pair;
+    tws_tls_info info;
+
+    pair_open(&pair, server, client, host);
+    net_tls_describe(&pair.client.st, &info);
+    assert_int_equal(info.verified, verified);
+    assert_int_equal(pair_send(&pair.client.st, "x", 1), 0);
+    pair_expect(&pair.server.st, "x");
+    pair_close(&pair);
+}
+
+void assert_in(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
 }

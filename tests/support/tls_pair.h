@@ -68,4 +68,10 @@ int pair_send(struct net_stream *st, const void *data, size_t len);
 /* Exactly that text comes next. */
 void pair_expect(struct net_stream *st, const char *text);
 
+/* ---- What comes of it ---- */
+
+/* Both handshakes succeed, a byte gets through, and the client has verified the server or not. */
+void expect_accepted(tws_tls *server, tws_tls *client, const char *host, bool verified);
+void assert_in(const char *text, const char *part);
+
 #endif

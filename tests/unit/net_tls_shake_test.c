@@ -39,12 +39,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void assert_in(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* The defaults of this file's server and client, for a test to change. */
 static void options(tws_tls_server_options *so, tws_tls_certificate *c, tws_tls_client_options *co)
 {

@@ -37,25 +37,6 @@ static int tear_down(void **state)
     return unlink(cert_path);
 }
 
-static void assert_in(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
-static void expect_accepted(tws_tls *server, tws_tls *client, const char *host, bool verified)
-{
-    struct pair pair;
-    tws_tls_info info;
-
-    pair_open(&pair, server, client, host);
-    net_tls_describe(&pair.client.st, &info);
-    assert_int_equal(info.verified, verified);
-    assert_int_equal(pair_send(&pair.client.st, "x", 1), 0);
-    pair_expect(&pair.server.st, "x");
-    pair_close(&pair);
-}
-
 /* ---- Clients' certificates ---- */
 
 static tws_tls *asking_server(tws_client_auth auth)

@@ -44,12 +44,6 @@ static int tear_down(void **state)
     return rmdir(dir);
 }
 
-static void assert_in(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
-}
-
 /* ---- What a client accepts ---- */
 
 /* A server that shows `chain` with leaf's key, a client that trusts `trust`. */
@@ -166,19 +160,6 @@ static void a_missing_authority_and_a_cut_chain_are_told_apart(void **state)
     pki_free(&between);
     pki_free(&deep);
     pki_free(&stranger);
-}
-
-static void expect_accepted(tws_tls *server, tws_tls *client, const char *host, bool verified)
-{
-    struct pair pair;
-    tws_tls_info info;
-
-    pair_open(&pair, server, client, host);
-    net_tls_describe(&pair.client.st, &info);
-    assert_int_equal(info.verified, verified);
-    assert_int_equal(pair_send(&pair.client.st, "x", 1), 0);
-    pair_expect(&pair.server.st, "x");
-    pair_close(&pair);
 }
 
 static void the_right_name_and_address_are_accepted(void **state)

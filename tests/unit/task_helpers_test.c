@@ -1,36 +1,8 @@
 /* Helpers of light threads where no thread can be made. */
 #include "light_kit.h"
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include "no_threads.h"
 
 #include <tws/thread.h>
-
-/* The sanitizers' own, where there is one. */
-int sanitizer_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *),
-                     void *arg) __asm__("__interceptor_pthread_create") __attribute__((weak));
-
-static _Atomic bool no_threads;
-
-int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
-{
-    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-
-    if (atomic_load(&no_threads))
-        return EAGAIN;
-    if (sanitizer_create)
-        return sanitizer_create(t, attr, fn, arg);
-    if (!real) {
-        void *symbol = dlsym(RTLD_NEXT, "pthread_create");
-
-        if (!symbol)
-            abort();
-        memcpy(&real, &symbol, sizeof real);
-    }
-    return real(t, attr, fn, arg);
-}
 
 static _Atomic int told;
 

@@ -15,8 +15,8 @@ struct light_job {
     struct light_job *next;
     void (*fn)(void *arg);
     void *arg;
-    struct task_runtime
-        *waits; /* one of its light threads does; NULL: nobody, and it is on the heap */
+    /* One of its light threads does; NULL: nobody, and it is on the heap. */
+    struct task_runtime *waits;
     struct task_park done;
 };
 
